@@ -1,0 +1,1 @@
+"""Image data sets for vector-quantized image autoencoders."""

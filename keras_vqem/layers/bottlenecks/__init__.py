@@ -1,0 +1,1 @@
+"""Vectors in, discrete codes out: the heart of the package."""

@@ -1,0 +1,213 @@
+"""What all bottlenecks share: checks at the door, rows, masks, losses, metrics."""
+
+import re
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from keras_vqem.layers import replicas
+from keras_vqem.layers.bottlenecks import code_metrics, groupings, segments
+
+
+class Bottleneck(keras.layers.Layer):
+    """Base of the layers that turn `[..., D]` vectors into what a decoder may see.
+
+    Inside, vectors are `[N, D]` float32 rows whatever the policy and rank, with a
+    weight for each: 0 for masked and for non-finite rows (which are zeroed, so that
+    they reach neither codebook nor loss nor metric), else 1.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.nonfinite = keras.metrics.Sum(name=self._metric_name("nonfinite"))
+
+    def _metric_name(self, metric):
+        # Layers that the user named report under that name, so that two in one model
+        # do not hide each other; `vqem_bottleneck_3` is a name that Keras gave.
+        default = re.fullmatch(r"[a-z_]*bottleneck(_\d+)?", self.name)
+        return metric if default else f"{self.name}_{metric}"
+
+    def _check_input_shape(self, shape):
+        if len(shape) < 2 or shape[-1] is None:
+            raise ValueError(
+                f"{type(self).__name__} takes vectors in the last axis, [..., D] with "
+                f"D known and at least one axis before it; received shape "
+                f"{tuple(shape)}. For a single vector add an axis: x[None]."
+            )
+        if self.built and shape[-1] != self._dim:
+            raise ValueError(
+                f"{type(self).__name__} {self.name!r} was built for vectors of size "
+                f"{self._dim}, received shape {tuple(shape)}. Use the size it was "
+                f"built for, or make another layer."
+            )
+
+    def build(self, input_shape):
+        self._check_input_shape(input_shape)
+        self._dim = input_shape[-1]
+
+    def _rows(self, inputs, mask=None):
+        """[N, D] float32 rows, their [N] weights, and how many rows are not finite."""
+        self._check_input_shape(inputs.shape)
+        rows = ops.reshape(ops.cast(inputs, "float32"), (-1, self._dim))
+        # The squared norm is finite exactly if distances can be computed.
+        finite = ops.isfinite(ops.sum(ops.square(rows), axis=-1))
+        keep = finite
+        if mask is not None:
+            if len(mask.shape) != len(inputs.shape) - 1:
+                raise ValueError(
+                    f"`mask` must have one value a vector: shape "
+                    f"{tuple(inputs.shape[:-1])} for inputs of shape "
+                    f"{tuple(inputs.shape)}, received {tuple(mask.shape)}."
+                )
+            mask = ops.reshape(ops.cast(mask, "bool"), (-1,))
+            keep = finite & mask
+            finite = finite | ~mask
+        return (
+            ops.where(finite[:, None], rows, 0.0),
+            ops.cast(keep, "float32"),
+            ops.sum(ops.cast(~finite, "float32")),
+        )
+
+    def _prepare(self, inputs):
+        """`inputs` as a tensor, the layer built for them."""
+        inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
+        if not self.built:
+            self.build(inputs.shape)
+        return inputs
+
+    def _like(self, rows, inputs, *tail):
+        """[N, ...] rows to the leading shape of `inputs` and the trailing `tail`."""
+        return ops.reshape(rows, (*ops.shape(inputs)[:-1], *tail))
+
+    def _mean_over_rows(self, values, keep):
+        """The mean of [N] values over kept rows of the whole batch, all replicas'.
+
+        Keras averages `add_loss` terms over replicas, hence the factor: the result is
+        exact even where replicas hold different numbers of unmasked rows.
+        """
+        count = replicas.sum_over_replicas(ops.sum(keep))
+        scale = replicas.num_replicas() / ops.maximum(count, 1.0)
+        return ops.sum(values * keep) * scale
+
+    def _straight_through(self, inputs, quantized):
+        """`quantized` to the bit, with the gradient of the identity to `inputs`."""
+        quantized = ops.stop_gradient(ops.cast(quantized, inputs.dtype))
+        return quantized + (inputs - ops.stop_gradient(inputs))
+
+    def compute_mask(self, inputs, mask=None):
+        if mask is None:
+            return None
+        return {key: mask for key in self._output_keys}
+
+
+class DiscreteBottleneck(Bottleneck):
+    """Base of the bottlenecks with codes: groups of pieces, code counts, `decode`."""
+
+    _output_keys = ("quantized", "codes", "samples")
+
+    def __init__(self, num_codes, groups=None, **kwargs):
+        super().__init__(**kwargs)
+        if int(num_codes) != num_codes or num_codes < 2:
+            raise ValueError(
+                f"`num_codes` must be a whole number of at least 2, received "
+                f"{num_codes!r}: with fewer there is nothing to choose."
+            )
+        self.num_codes = int(num_codes)
+        self.groups = groupings.get(groups)
+        shape = (self.num_codes, self.groups.num_codebooks)
+        self.perplexity = code_metrics.CodePerplexity(
+            *shape, name=self._metric_name("perplexity")
+        )
+        self.usage = code_metrics.CodeUsage(*shape, name=self._metric_name("usage"))
+
+    def _update_metrics(self, counts, nonfinite):
+        self.perplexity.update_state(counts)
+        self.usage.update_state(counts)
+        self.nonfinite.update_state(nonfinite)
+
+    def assignments(self, samples):
+        """Dense soft labels: rows over the codebook that sum to one.
+
+        For a small codebook. With a large one train the latent predictor on `samples`
+        themselves: the cross entropy with these labels is the mean over the samples
+        of `-log p(sample)`, which needs no row of size `num_codes` but its own logits.
+
+        Args:
+            samples: Integers [..., m], as in the output of the layer.
+
+        Returns:
+            float32 [..., num_codes].
+        """
+        flat = ops.reshape(samples, (-1, samples.shape[-1]))
+        offset = ops.arange(ops.shape(flat)[0], dtype="int32")[:, None] * self.num_codes
+        ones = ops.ones_like(ops.reshape(flat, (-1,)), dtype="float32")
+        rows = ops.segment_sum(
+            ones, ops.reshape(flat + offset, (-1,)), ops.shape(flat)[0] * self.num_codes
+        )
+        shape = (*ops.shape(samples)[:-1], self.num_codes)
+        return ops.reshape(rows, shape) / samples.shape[-1]
+
+    def _codes_like(self, codes, inputs, *tail):
+        """[C, M, ...] codes to the leading shape of `inputs`, groups, and `tail`."""
+        codes = self.groups.merge_codes(codes)
+        return self._like(codes, inputs, *self.groups.code_shape, *tail)
+
+    def _count(self, keep, samples):
+        """[C, K]: how many of this replica's pieces each code got."""
+
+        def count(keep, samples):
+            return segments.count_by_code(keep, samples, self.num_codes)
+
+        return segments.per_codebook(count, keep, samples)
+
+    def _decoded(self, rows, codes):
+        """[N, D] rows to the leading shape of `codes`, in the compute dtype."""
+        lead = ops.shape(codes)
+        lead = lead[: len(lead) - len(self.groups.code_shape)]
+        return ops.cast(ops.reshape(rows, (*lead, self._dim)), self.compute_dtype)
+
+    def _check_codes(self, codes):
+        """Integer codes as a tensor, in range; flattened to [N] or [N, G]."""
+        if not self.built:
+            raise ValueError(
+                f"{type(self).__name__} {self.name!r} has no codebook yet. Call it on "
+                f"data, build it with build(input_shape), or load its weights first."
+            )
+        codes = ops.convert_to_tensor(codes)
+        tail = self.groups.code_shape
+        if not keras.backend.is_int_dtype(codes.dtype):
+            raise ValueError(
+                f"Codes are integers, received {codes.dtype}. Pass what `encode` "
+                f"returns, or cast with ops.cast(codes, 'int32')."
+            )
+        if tail and tuple(codes.shape[-1:]) != tail:
+            raise ValueError(
+                f"This layer has {tail[0]} codes per position: codes must have shape "
+                f"[..., {tail[0]}], received {tuple(codes.shape)}."
+            )
+        message = (
+            f"Codes must lie between 0 and {self.num_codes - 1} (`num_codes` is "
+            f"{self.num_codes}). Check that they come from a layer of the same size."
+        )
+        if tf.executing_eagerly():
+            values = np.asarray(codes)
+            if values.size and (values.min() < 0 or values.max() >= self.num_codes):
+                raise ValueError(
+                    f"{message} Received values from {values.min()} to {values.max()}."
+                )
+        else:
+            inside = tf.reduce_all((codes >= 0) & (codes < self.num_codes))
+            with tf.control_dependencies([tf.debugging.Assert(inside, [message])]):
+                codes = tf.identity(codes)
+        return ops.reshape(ops.cast(codes, "int32"), (-1, *tail))
+
+    def get_config(self):
+        groups = self.groups
+        if groups.code_shape:
+            groups = keras.saving.serialize_keras_object(groups)
+        else:
+            groups = None
+        return {**super().get_config(), "num_codes": self.num_codes, "groups": groups}

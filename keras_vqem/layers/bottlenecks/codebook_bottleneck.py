@@ -1,0 +1,149 @@
+"""What the nearest-neighbour bottlenecks share: quantise, commit, encode, decode."""
+
+import keras
+from keras import ops
+
+from keras_vqem.layers.bottlenecks import posterior, segments
+from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
+
+
+class CodebookBottleneck(DiscreteBottleneck):
+    """Vectors become the codebook entry nearest to them, or the mean of a few.
+
+    A subclass creates its `codebook` [C, K, d] in `build` and says by `_begin_step`,
+    `_loss` and `_end_step` how it learns.
+    """
+
+    # Subclasses whose E step draws from the posterior set these.
+    num_samples = None
+    temperature = 1.0
+
+    def __init__(self, num_codes, commitment_weight=0.25, groups=None, **kwargs):
+        super().__init__(num_codes, groups=groups, **kwargs)
+        if commitment_weight < 0:
+            raise ValueError(
+                f"`commitment_weight` must not be negative, received "
+                f"{commitment_weight!r}. Use 0 for no commitment loss."
+            )
+        self.commitment_weight = commitment_weight
+
+    def _begin_step(self, pieces, keep, learning):
+        """The codebooks [C, K, d] to quantise with, and the usable codes [C, K]."""
+        return self._read_codebook()
+
+    def _loss(self, pieces, quantized, keep):
+        return self.commitment_weight * self._distance(
+            pieces, ops.stop_gradient(quantized), keep
+        )
+
+    def _end_step(self, pieces, samples, counts):
+        """Learns from [C, M, d] pieces, zero where masked, and their codes."""
+
+    def call(self, inputs, mask=None, training=None):
+        rows, keep, nonfinite = self._rows(inputs, mask)
+        pieces, keep = self.groups.split(rows), self.groups.split_rows(keep)
+        still = ops.stop_gradient(pieces)
+        learning = bool(training) and self.trainable
+
+        vectors, usable = self._begin_step(still, keep, learning)
+        codes, samples = self._assign(
+            still, vectors, usable, self.num_samples if training else None
+        )
+        quantized = self._look_up(vectors, samples)
+        self.add_loss(self._loss(pieces, quantized, keep))
+        # With `training` None, as in an exported graph, nothing is written.
+        if training is not None:
+            counts = self._count(keep, samples)
+            self._update_metrics(counts, nonfinite)
+        if learning:
+            kept = still if mask is None else still * keep[..., None]
+            self._end_step(kept, samples, counts)
+
+        quantized = self._like(self.groups.merge(quantized), inputs, self._dim)
+        return {
+            "quantized": self._straight_through(inputs, quantized),
+            "codes": self._codes_like(codes, inputs),
+            "samples": self._codes_like(self._full(samples), inputs, self._draws),
+        }
+
+    @property
+    def _draws(self):
+        return self.num_samples or 1
+
+    def _full(self, samples):
+        # Outside training there is one code a piece; the shape stays that of training.
+        if samples.shape[-1] == self._draws:
+            return samples
+        return ops.repeat(samples, self._draws, axis=-1)
+
+    def _assign(self, pieces, vectors, usable, num_samples):
+        """The nearest codes [C, M], and the codes to average, [C, M, m or 1]."""
+        noise = ()
+        if num_samples is not None:
+            shape = (*ops.shape(pieces)[:2], num_samples, 2)
+            noise = (keras.random.uniform(shape, seed=self.seed_generator),)
+
+        def assign(*parts):
+            return posterior.assign(*parts, temperature=self.temperature)
+
+        vectors = ops.stop_gradient(vectors)
+        return segments.per_codebook(assign, pieces, vectors, usable, *noise)
+
+    def _look_up(self, vectors, samples):
+        """[C, M, d]: the mean of the codebook entries that `samples` [C, M, m] name."""
+        return segments.per_codebook(segments.mean_of_rows, vectors, samples)
+
+    def _distance(self, pieces, others, keep):
+        """The mean squared difference, over kept pieces and their d numbers."""
+        return self._mean_over_rows(
+            ops.mean(ops.square(pieces - others), axis=-1), keep
+        )
+
+    def encode(self, inputs):
+        """The code of each vector: the nearest entry of the codebook.
+
+        Args:
+            inputs: [..., D] vectors.
+
+        Returns:
+            int32 codes [...], or [..., G] for a layer with G groups.
+        """
+        inputs = self._prepare(inputs)
+        pieces = self.groups.split(self._rows(inputs)[0])
+        codes, _ = self._assign(pieces, *self._read_codebook(), None)
+        return self._codes_like(codes, inputs)
+
+    def sample(self, inputs, num_samples):
+        """Draws codes from the posterior over the codebook, given each vector.
+
+        Args:
+            inputs: [..., D] vectors.
+            num_samples: How many draws for each.
+
+        Returns:
+            int32 codes [..., num_samples], or [..., G, num_samples].
+        """
+        inputs = self._prepare(inputs)
+        pieces = self.groups.split(self._rows(inputs)[0])
+        _, samples = self._assign(pieces, *self._read_codebook(), num_samples)
+        return self._codes_like(samples, inputs, num_samples)
+
+    def decode(self, codes):
+        """The vectors that codes stand for, in the layer's compute dtype.
+
+        Exactly what calling the layer outside training returns as `quantized`, given
+        the codes of `encode`; and `encode` of the result gives the codes back.
+
+        Args:
+            codes: Integers [...], or [..., G] for a layer with G groups.
+
+        Returns:
+            [..., D] vectors.
+        """
+        flat = self._check_codes(codes)
+        pieces = self.groups.split_codes(flat)[..., None]
+        rows = self.groups.merge(self._look_up(self._read_codebook()[0], pieces))
+        return self._decoded(rows, codes)
+
+    def get_config(self):
+        return {**super().get_config(), "commitment_weight": self.commitment_weight}

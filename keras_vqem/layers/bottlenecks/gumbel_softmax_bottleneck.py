@@ -1,0 +1,165 @@
+"""GumbelSoftmaxBottleneck: a relaxed categorical choice of codes."""
+
+import keras
+from keras import ops
+
+from keras_vqem.layers.bottlenecks import segments
+from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
+from keras_vqem.layers.bottlenecks.scheduled import Scheduled
+from keras_vqem.layers.replicas import ReplicaSeedGenerator
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem")
+class GumbelSoftmaxBottleneck(DiscreteBottleneck):
+    """A choice of codes by Gumbel-Softmax, with an annealed temperature.
+
+    A linear map gives logits over the codes. In training Gumbel noise is added, and
+    the softmax of the noisy logits over the temperature mixes the code vectors; the
+    largest noisy logit is an exact draw from the softmax of the logits. Outside
+    training the code with the largest logit is taken.
+
+    The auxiliary loss is `kl_weight` times the KL divergence from the uniform
+    distribution over codes, the mean over vectors. Unlike the nearest-neighbour
+    layers this one holds a row over the codebook for every vector, as its gradient
+    needs it.
+
+    Args:
+        num_codes: K, the number of codes; at least 2.
+        temperature: A number, or a `keras.optimizers.schedules` schedule over training
+            steps. The default falls from 1.2 to 0.2 over 150,000 steps, as in the
+            authors' code; short runs want a shorter one.
+        straight_through: Whether the decoder receives the vector of one drawn code
+            (with the gradient of the mixture) rather than the mixture.
+        kl_weight: Weight of the auxiliary loss.
+        groups: How many codes a vector gets; see `VQEMBottleneck`.
+        seed: Seed of the noise.
+        **kwargs: Arguments of `keras.layers.Layer`.
+
+    Call arguments and returned dict: those of `VQEMBottleneck`; `samples` holds the
+    one code drawn for each vector, outside training its likeliest code.
+
+    Example:
+
+    >>> layer = keras_vqem.layers.GumbelSoftmaxBottleneck(
+    ...     8, temperature=keras.optimizers.schedules.ExponentialDecay(1.0, 1000, 0.5))
+    >>> outputs = layer(np.ones((2, 3, 4), "float32"), training=True)
+    >>> outputs["quantized"].shape, outputs["samples"].shape
+    (TensorShape([2, 3, 4]), TensorShape([2, 3, 1]))
+
+    References:
+        - Jang, Gu, Poole, 2016. Categorical Reparameterization with Gumbel-Softmax.
+          arXiv:1611.01144.
+        - Maddison, Mnih, Teh, 2016. The Concrete Distribution. arXiv:1611.00712.
+    """
+
+    def __init__(
+        self,
+        num_codes,
+        temperature=None,
+        straight_through=False,
+        kl_weight=0.001,
+        groups=None,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(num_codes, groups=groups, **kwargs)
+        if temperature is None:
+            temperature = keras.optimizers.schedules.PolynomialDecay(1.2, 150_000, 0.2)
+        self.temperature = Scheduled(temperature, "temperature", above=0.0)
+        self.straight_through = straight_through
+        self.kl_weight = kl_weight
+        self.seed = seed
+        self.seed_generator = ReplicaSeedGenerator(seed)
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        dim, books = self.groups.build(self, self._dim), self.groups.num_codebooks
+
+        def add_weight(name, shape, initializer):
+            return self.add_weight(
+                name=name,
+                shape=(books, *shape),
+                initializer=initializer,
+                dtype="float32",
+                autocast=False,
+            )
+
+        scale = keras.initializers.RandomNormal(stddev=dim**-0.5, seed=self.seed)
+        self.kernel = add_weight("kernel", (dim, self.num_codes), scale)
+        self.bias = add_weight("bias", (1, self.num_codes), "zeros")
+        self.codebook = add_weight("codebook", (self.num_codes, dim), "random_normal")
+        self.temperature.build(self)
+
+    def _logits(self, pieces):
+        return ops.matmul(pieces, self.kernel) + self.bias
+
+    def call(self, inputs, mask=None, training=None):
+        rows, keep, nonfinite = self._rows(inputs, mask)
+        keep = self.groups.split_rows(keep)
+        logits = self._logits(self.groups.split(rows))
+        codes = ops.argmax(logits, axis=-1)
+        if training:
+            uniform = keras.random.uniform(
+                ops.shape(logits), minval=1e-20, seed=self.seed_generator
+            )
+            noisy = logits - ops.log(-ops.log(uniform))
+            samples = ops.argmax(noisy, axis=-1)
+            quantized = self._mix(noisy / self.temperature.value(), samples)
+            if self.trainable:
+                self.temperature.step()
+        else:
+            samples = codes
+            quantized = self._look_up(codes)
+        self.add_loss(self.kl_weight * self._mean_over_rows(self._kl(logits), keep))
+        if training is not None:
+            self._update_metrics(self._count(keep, samples[..., None]), nonfinite)
+        quantized = self._like(self.groups.merge(quantized), inputs, self._dim)
+        return {
+            "quantized": ops.cast(quantized, self.compute_dtype),
+            "codes": self._codes_like(codes, inputs),
+            "samples": self._codes_like(samples[..., None], inputs, 1),
+        }
+
+    def _mix(self, noisy, samples):
+        """[C, M, d]: code vectors mixed by softmax, or one with the mix's gradient."""
+        weights = ops.softmax(noisy)
+        if not self.straight_through:
+            return ops.matmul(weights, self.codebook)
+        mixed = ops.matmul(weights, ops.stop_gradient(self.codebook))
+        return self._look_up(samples) + (mixed - ops.stop_gradient(mixed))
+
+    def _look_up(self, codes):
+        return segments.per_codebook(
+            lambda table, codes: ops.take(table, codes, axis=0),
+            ops.convert_to_tensor(self.codebook),
+            codes,
+        )
+
+    def _kl(self, logits):
+        """[C, M]: divergence of the softmax of the logits from uniform, in nats."""
+        logp = ops.log_softmax(logits)
+        return ops.sum(ops.exp(logp) * logp, axis=-1) + ops.log(float(self.num_codes))
+
+    def encode(self, inputs):
+        """The likeliest code of each vector: int32 [...], or [..., G] with groups."""
+        inputs = self._prepare(inputs)
+        logits = self._logits(self.groups.split(self._rows(inputs)[0]))
+        return self._codes_like(ops.argmax(logits, axis=-1), inputs)
+
+    def decode(self, codes):
+        """The [..., D] vectors of codes [...], or [..., G] with groups.
+
+        Given the codes of `encode`, exactly what calling the layer outside training
+        returns as `quantized`.
+        """
+        pieces = self.groups.split_codes(self._check_codes(codes))
+        return self._decoded(self.groups.merge(self._look_up(pieces)), codes)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "temperature": self.temperature.serialize(),
+            "straight_through": self.straight_through,
+            "kl_weight": self.kl_weight,
+            "seed": self.seed,
+        }

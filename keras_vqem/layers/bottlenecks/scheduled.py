@@ -1,0 +1,61 @@
+"""A number that a layer may anneal over its training steps."""
+
+import keras
+from keras import ops
+
+
+class Scheduled:
+    """A constant, or a `keras.optimizers.schedules` schedule with a step of its own.
+
+    The step is a non-trainable weight of the layer, so that a resumed run goes on
+    where it was.
+    """
+
+    def __init__(self, value, name, above=None, within=None):
+        if isinstance(value, dict):
+            value = keras.optimizers.schedules.deserialize(value)
+        self._schedule = value
+        if isinstance(value, keras.optimizers.schedules.LearningRateSchedule):
+            return
+        fits = isinstance(value, (int, float)) and (
+            value > above if within is None else within[0] <= value <= within[1]
+        )
+        if not fits:
+            wanted = (
+                f"above {above}"
+                if within is None
+                else f"from {within[0]} to {within[1]}"
+            )
+            raise ValueError(
+                f"`{name}` must be a number {wanted}, or a schedule from "
+                f"keras.optimizers.schedules; received {value!r}."
+            )
+
+    def build(self, layer):
+        self._steps = None
+        if callable(self._schedule):
+            self._steps = layer.add_weight(
+                name="steps",
+                shape=(),
+                initializer="zeros",
+                dtype="int32",
+                trainable=False,
+                aggregation="only_first_replica",
+            )
+
+    def value(self):
+        """This training step's value."""
+        if self._steps is None:
+            return self._schedule
+        return ops.cast(self._schedule(self._steps), "float32")
+
+    def step(self):
+        """Counts one training step."""
+        if self._steps is not None:
+            self._steps.assign(self._steps + 1)
+
+    def serialize(self):
+        """For `get_config`; the constructor takes it back."""
+        if callable(self._schedule):
+            return keras.optimizers.schedules.serialize(self._schedule)
+        return self._schedule

@@ -1,0 +1,75 @@
+"""Means of rows picked by codes, and sums of rows by code, without one-hot matrices.
+
+TensorFlow's sparse segment kernels read each row once and add in place; `[N, m, D]`
+is never stored. They have no XLA version, so a compiled graph takes the plain way.
+"""
+
+import tensorflow as tf
+from keras import ops
+from tensorflow.python.ops import control_flow_util
+
+
+def _compiled_by_xla():
+    # TensorFlow has no public way to ask this. A wrong answer would show at once: XLA
+    # refuses the sparse kernels, and the conformance tests compile every layer.
+    graph = tf.compat.v1.get_default_graph()
+    return control_flow_util.GraphOrParentsInXlaContext(graph)
+
+
+def per_codebook(function, *tensors):
+    """`function` on each codebook's part of [C, ...] tensors, the results stacked.
+
+    A loop over few codebooks: TensorFlow's batched matrix product is slower on a CPU
+    than one plain product a codebook.
+    """
+    parts = zip(*(ops.unstack(x) for x in tensors), strict=True)
+    results = [function(*part) for part in parts]
+    if isinstance(results[0], tuple):
+        return tuple(ops.stack(x) for x in zip(*results, strict=True))
+    return ops.stack(results)
+
+
+def mean_of_rows(table, codes):
+    """[N, D]: for each row of `codes` [N, m] the mean of those rows of `table`."""
+    samples = codes.shape[1]
+    if samples == 1:
+        return ops.take(table, codes[:, 0], axis=0)
+    if _compiled_by_xla():
+        rows = ops.take(table, codes[:, 0], axis=0)
+        for sample in range(1, samples):
+            rows = rows + ops.take(table, codes[:, sample], axis=0)
+        return rows / samples
+    count = ops.shape(codes)[0]
+    owners = ops.repeat(ops.arange(count, dtype="int32"), samples)
+    return tf.sparse.segment_mean(
+        table, ops.reshape(codes, (-1,)), owners, num_segments=count
+    )
+
+
+def sum_by_code(rows, codes, num_codes):
+    """[K, D]: for each code the mean over samples of the sum of the rows it got.
+
+    Args:
+        rows: [N, D].
+        codes: [N, m] integers below `num_codes`; a row counts 1 / m for each.
+        num_codes: K.
+    """
+    samples = codes.shape[1]
+    if samples == 1 or _compiled_by_xla():
+        total = ops.segment_sum(rows, codes[:, 0], num_codes)
+        for sample in range(1, samples):
+            total = total + ops.segment_sum(rows, codes[:, sample], num_codes)
+    else:
+        flat = ops.reshape(codes, (-1,))
+        order = ops.cast(ops.argsort(flat), "int32")
+        total = tf.sparse.segment_sum(
+            rows, order // samples, ops.take(flat, order), num_segments=num_codes
+        )
+    return total / samples
+
+
+def count_by_code(weights, codes, num_codes):
+    """[K]: as `sum_by_code`, for one weight [N] a row."""
+    samples = codes.shape[1]
+    flat = ops.reshape(codes, (-1,))
+    return ops.segment_sum(ops.repeat(weights, samples), flat, num_codes) / samples

@@ -1,0 +1,150 @@
+"""SemanticHashingBottleneck: improved semantic hashing, codes made of bits."""
+
+import keras
+from keras import ops
+
+from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
+from keras_vqem.layers.bottlenecks.scheduled import Scheduled
+from keras_vqem.layers.replicas import ReplicaSeedGenerator
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem")
+class SemanticHashingBottleneck(DiscreteBottleneck):
+    """Improved semantic hashing: a vector becomes `num_bits` bits, and back.
+
+    A linear map gives one number v a bit. In training Gaussian noise is added, and a
+    saturating sigmoid, `clip(1.2 sigmoid(v) - 0.1, 0, 1)`, makes soft bits that reach
+    0 and 1. A part of the examples, `discrete_rate`, sends the rounded bits to the
+    decoder, with the gradient of the soft ones; the others send the soft bits, whose
+    noise teaches the encoder to saturate. Outside training all bits are rounded and
+    there is no noise. Another linear map leads from bits to vectors. There is no
+    auxiliary loss.
+
+    Args:
+        num_bits: From 1 to 20; there are 2 ** num_bits codes.
+        noise: Standard deviation of the noise.
+        discrete_rate: From 0 to 1, or a `keras.optimizers.schedules` schedule over
+            training steps, for example `PolynomialDecay(0.0, 20_000, 0.5)` to warm up.
+        seed: Seed of the noise.
+        **kwargs: Arguments of `keras.layers.Layer`.
+
+    Call arguments and returned dict: those of `VQEMBottleneck`. `samples` holds the
+    one code of the noisy bits, outside training that of the bits.
+
+    Example:
+
+    >>> layer = keras_vqem.layers.SemanticHashingBottleneck(num_bits=6)
+    >>> outputs = layer(np.ones((2, 3, 4), "float32"), training=True)
+    >>> outputs["quantized"].shape, layer.num_codes
+    (TensorShape([2, 3, 4]), 64)
+
+    References:
+        - Kaiser, Bengio, 2018. Discrete Autoencoders for Sequence Models.
+          arXiv:1801.09797.
+    """
+
+    def __init__(self, num_bits, noise=0.5, discrete_rate=0.5, seed=None, **kwargs):
+        if int(num_bits) != num_bits or not 1 <= num_bits <= 20:
+            raise ValueError(
+                f"`num_bits` must be a whole number from 1 to 20, received "
+                f"{num_bits!r}. For more bits cut the vectors and give each part a "
+                f"layer of its own."
+            )
+        if noise < 0:
+            raise ValueError(f"`noise` must not be negative, received {noise!r}.")
+        super().__init__(2 ** int(num_bits), **kwargs)
+        self.num_bits = int(num_bits)
+        self.noise = noise
+        self.discrete_rate = Scheduled(discrete_rate, "discrete_rate", within=(0, 1))
+        self.seed = seed
+        self.seed_generator = ReplicaSeedGenerator(seed)
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        settings = {"dtype": "float32", "autocast": False}
+        dim, bits = self._dim, self.num_bits
+        glorot = keras.initializers.GlorotUniform
+        self.kernel = self.add_weight(
+            name="kernel", shape=(dim, bits), initializer=glorot(), **settings
+        )
+        self.bias = self.add_weight(
+            name="bias", shape=(bits,), initializer="zeros", **settings
+        )
+        self.output_kernel = self.add_weight(
+            name="output_kernel", shape=(bits, dim), initializer=glorot(), **settings
+        )
+        self.output_bias = self.add_weight(
+            name="output_bias", shape=(dim,), initializer="zeros", **settings
+        )
+        self.discrete_rate.build(self)
+
+    def call(self, inputs, mask=None, training=None):
+        rows, keep, nonfinite = self._rows(inputs, mask)
+        v = ops.matmul(rows, self.kernel) + self.bias
+        codes = _pack(v > 0)
+        if training:
+            v = v + keras.random.normal(
+                ops.shape(v), stddev=self.noise, seed=self.seed_generator
+            )
+            soft = ops.clip(1.2 * ops.sigmoid(v) - 0.1, 0.0, 1.0)
+            hard = ops.cast(v > 0, "float32") + (soft - ops.stop_gradient(soft))
+            bits = ops.where(self._discrete_rows(inputs), hard, soft)
+            if self.trainable:
+                self.discrete_rate.step()
+        else:
+            bits = ops.cast(v > 0, "float32")
+        samples = _pack(v > 0)
+        if training is not None:
+            counts = self._count(keep[None], samples[None, :, None])
+            self._update_metrics(counts, nonfinite)
+        quantized = self._like(self._from_bits(bits), inputs, self._dim)
+        return {
+            "quantized": ops.cast(quantized, self.compute_dtype),
+            "codes": self._like(codes, inputs),
+            "samples": self._like(samples, inputs, 1),
+        }
+
+    def _discrete_rows(self, inputs):
+        """[N, 1] booleans, alike for all rows of one example."""
+        shape = ops.shape(inputs)
+        draws = keras.random.uniform(
+            (shape[0], *(1 for _ in shape[1:])), seed=self.seed_generator
+        )
+        draws = ops.broadcast_to(draws, (*shape[:-1], 1))
+        return ops.reshape(draws, (-1, 1)) < self.discrete_rate.value()
+
+    def _from_bits(self, bits):
+        return ops.matmul(bits, self.output_kernel) + self.output_bias
+
+    def encode(self, inputs):
+        """The code of each vector: int32 [...], bit 0 the lowest."""
+        inputs = self._prepare(inputs)
+        v = ops.matmul(self._rows(inputs)[0], self.kernel) + self.bias
+        return self._like(_pack(v > 0), inputs)
+
+    def decode(self, codes):
+        """The [..., D] vectors of codes [...].
+
+        Given the codes of `encode`, exactly what calling the layer outside training
+        returns as `quantized`.
+        """
+        powers = 2 ** ops.arange(self.num_bits, dtype="int32")
+        bits = ops.cast(self._check_codes(codes)[:, None] // powers % 2, "float32")
+        return self._decoded(self._from_bits(bits), codes)
+
+    def get_config(self):
+        config = super().get_config()
+        del config["num_codes"], config["groups"]
+        return {
+            **config,
+            "num_bits": self.num_bits,
+            "noise": self.noise,
+            "discrete_rate": self.discrete_rate.serialize(),
+            "seed": self.seed,
+        }
+
+
+def _pack(bits):
+    """[N, b] booleans to [N] integers."""
+    powers = 2 ** ops.arange(bits.shape[-1], dtype="int32")
+    return ops.sum(ops.cast(bits, "int32") * powers, axis=-1)

@@ -1,0 +1,1 @@
+"""Corpora and text processing for translation."""
