@@ -103,6 +103,11 @@ class Bottleneck(keras.layers.Layer):
         return {key: mask for key in self._output_keys}
 
 
+def kept_only(samples, keep):
+    """[..., m] codes with -1, which counts for nothing, where `keep` [...] is 0."""
+    return ops.where(keep[..., None] > 0, samples, -1)
+
+
 class DiscreteBottleneck(Bottleneck):
     """Base of the bottlenecks with codes: groups of pieces, code counts, `decode`."""
 
@@ -155,13 +160,11 @@ class DiscreteBottleneck(Bottleneck):
         codes = self.groups.merge_codes(codes)
         return self._like(codes, inputs, *self.groups.code_shape, *tail)
 
-    def _count(self, keep, samples):
+    def _count(self, samples):
         """[C, K]: how many of this replica's pieces each code got."""
-
-        def count(keep, samples):
-            return segments.count_by_code(keep, samples, self.num_codes)
-
-        return segments.per_codebook(count, keep, samples)
+        return segments.per_codebook(
+            lambda codes: segments.count_by_code(codes, self.num_codes), samples
+        )
 
     def _decoded(self, rows, codes):
         """[N, D] rows to the leading shape of `codes`, in the compute dtype."""

@@ -127,8 +127,8 @@ class EMACodebook(keras.layers.Layer):
         """The M step.
 
         Args:
-            pieces: [C, M, d], zero where a piece may not be used.
-            samples: [C, M, m] codes.
+            pieces: [C, M, d].
+            samples: [C, M, m] codes, -1 where a piece may not be used.
             counts: [C, K], how many of this replica's pieces each code got.
         """
         sums = segments.per_codebook(

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_vqem.layers.bottlenecks import posterior, segments
-from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
+from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 
 
 class CodebookBottleneck(DiscreteBottleneck):
@@ -37,7 +37,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         )
 
     def _end_step(self, pieces, samples, counts):
-        """Learns from [C, M, d] pieces, zero where masked, and their codes."""
+        """Learns from [C, M, d] pieces and their codes [C, M, m], -1 where masked."""
 
     def call(self, inputs, mask=None, training=None):
         rows, keep, nonfinite = self._rows(inputs, mask)
@@ -53,11 +53,11 @@ class CodebookBottleneck(DiscreteBottleneck):
         self.add_loss(self._loss(pieces, quantized, keep))
         # With `training` None, as in an exported graph, nothing is written.
         if training is not None:
-            counts = self._count(keep, samples)
+            kept = kept_only(samples, keep)
+            counts = self._count(kept)
             self._update_metrics(counts, nonfinite)
         if learning:
-            kept = still if mask is None else still * keep[..., None]
-            self._end_step(kept, samples, counts)
+            self._end_step(still, kept, counts)
 
         quantized = self._like(self.groups.merge(quantized), inputs, self._dim)
         return {

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_vqem.layers.bottlenecks import segments
-from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
+from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 from keras_vqem.layers.replicas import ReplicaSeedGenerator
 
@@ -112,7 +112,8 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
             quantized = self._look_up(codes)
         self.add_loss(self.kl_weight * self._mean_over_rows(self._kl(logits), keep))
         if training is not None:
-            self._update_metrics(self._count(keep, samples[..., None]), nonfinite)
+            kept = kept_only(samples[..., None], keep)
+            self._update_metrics(self._count(kept), nonfinite)
         quantized = self._like(self.groups.merge(quantized), inputs, self._dim)
         return {
             "quantized": ops.cast(quantized, self.compute_dtype),

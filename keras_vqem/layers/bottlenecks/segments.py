@@ -47,11 +47,11 @@ def mean_of_rows(table, codes):
 
 
 def sum_by_code(rows, codes, num_codes):
-    """[K, D]: for each code the mean over samples of the sum of the rows it got.
+    """[K, D]: for each code the sum of the rows it got.
 
     Args:
         rows: [N, D].
-        codes: [N, m] integers below `num_codes`; a row counts 1 / m for each.
+        codes: [N, m] integers; a row counts 1 / m for each, and nothing for -1.
         num_codes: K.
     """
     samples = codes.shape[1]
@@ -60,16 +60,17 @@ def sum_by_code(rows, codes, num_codes):
         for sample in range(1, samples):
             total = total + ops.segment_sum(rows, codes[:, sample], num_codes)
     else:
+        # These kernels want sorted segments from 0: what counts for nothing goes last.
         flat = ops.reshape(codes, (-1,))
+        flat = ops.where(flat < 0, num_codes, flat)
         order = ops.cast(ops.argsort(flat), "int32")
         total = tf.sparse.segment_sum(
-            rows, order // samples, ops.take(flat, order), num_segments=num_codes
-        )
+            rows, order // samples, ops.take(flat, order), num_segments=num_codes + 1
+        )[:num_codes]
     return total / samples
 
 
-def count_by_code(weights, codes, num_codes):
-    """[K]: as `sum_by_code`, for one weight [N] a row."""
-    samples = codes.shape[1]
-    flat = ops.reshape(codes, (-1,))
-    return ops.segment_sum(ops.repeat(weights, samples), flat, num_codes) / samples
+def count_by_code(codes, num_codes):
+    """[K]: how many rows of `codes` [N, m] each code got, as in `sum_by_code`."""
+    ones = ops.ones_like(ops.reshape(codes, (-1,)), dtype="float32")
+    return ops.segment_sum(ones, ops.reshape(codes, (-1,)), num_codes) / codes.shape[1]

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
+from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 from keras_vqem.layers.replicas import ReplicaSeedGenerator
 
@@ -95,8 +95,8 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
             bits = ops.cast(v > 0, "float32")
         samples = _pack(v > 0)
         if training is not None:
-            counts = self._count(keep[None], samples[None, :, None])
-            self._update_metrics(counts, nonfinite)
+            kept = kept_only(samples[:, None], keep)
+            self._update_metrics(self._count(kept[None]), nonfinite)
         quantized = self._like(self._from_bits(bits), inputs, self._dim)
         return {
             "quantized": ops.cast(quantized, self.compute_dtype),

@@ -1,0 +1,32 @@
+"""Two logical CPU devices for the whole run, so that replicas can be tested."""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0],
+    [tf.config.LogicalDeviceConfiguration() for _ in range(2)],
+)
+
+
+@pytest.fixture(scope="session")
+def strategy():
+    # One for the run: TensorFlow's collectives do not like a second.
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+@pytest.fixture(autouse=True)
+def fresh_names_and_seeds():
+    keras.backend.clear_session()
+    keras.utils.set_random_seed(0)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
