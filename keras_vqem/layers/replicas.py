@@ -1,5 +1,7 @@
 """What layers need to know of tf.distribute: sums over replicas, noise per replica."""
 
+import threading
+
 import keras
 import tensorflow as tf
 from keras import ops
@@ -37,6 +39,30 @@ def gather_scalars(x):
     """[num_replicas]: every replica's value of the float32 scalar `x`, in order."""
     place = ops.one_hot(replica_id(), num_replicas(), dtype="float32")
     return sum_over_replicas(place * x)
+
+
+class LossesByThread:
+    """The list behind `Layer.add_loss`, one for every thread.
+
+    Replicas are threads that take turns at each collective. Keras keeps one list a
+    layer, so a layer that sums over replicas inside `call` would find the losses of
+    other replicas among its own.
+    """
+
+    def __init__(self):
+        self._local = threading.local()
+
+    def _mine(self):
+        return self._local.__dict__.setdefault("losses", [])
+
+    def extend(self, losses):
+        self._mine().extend(losses)
+
+    def clear(self):
+        self._mine().clear()
+
+    def __getitem__(self, index):
+        return self._mine()[index]
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")

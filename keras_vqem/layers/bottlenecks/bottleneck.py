@@ -22,6 +22,7 @@ class Bottleneck(keras.layers.Layer):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
+        self._losses = replicas.LossesByThread()
         self.nonfinite = keras.metrics.Sum(name=self._metric_name("nonfinite"))
 
     def _metric_name(self, metric):

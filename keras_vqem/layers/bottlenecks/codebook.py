@@ -112,7 +112,7 @@ class EMACodebook(keras.layers.Layer):
         local = place - first
         here = given & (local >= 0) & (local < mine)
         row = ops.searchsorted(ops.cumsum(keep[0]), ops.reshape(local + 1.0, (-1,)))
-        row = ops.reshape(row, ops.shape(local))
+        row = ops.reshape(ops.cast(row, "int32"), ops.shape(local))
         row = ops.clip(row, 0, ops.shape(pieces)[1])
         # A replica may have no pieces at all; the row of zeros is there to be taken.
         pieces = ops.pad(pieces, [[0, 0], [0, 1], [0, 0]])

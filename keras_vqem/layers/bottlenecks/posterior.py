@@ -69,7 +69,9 @@ def _draw(logits, uniforms, block):
     a running sum over all K logits costs more than the logits themselves.
     """
     blocks = logits.shape[1] // block
-    p = ops.exp(logits - ops.max(logits, axis=-1, keepdims=True))
+    # With `initial` ops.max takes batches of no rows, which a replica may have.
+    top = ops.max(logits, axis=-1, keepdims=True, initial=NEVER)
+    p = ops.exp(logits - top)
     p = ops.reshape(p, (-1, blocks, block))
     outer = _pick(ops.sum(p, axis=-1)[:, None], uniforms[..., 0])
     rows = ops.arange(ops.shape(p)[0], dtype="int32")[:, None]

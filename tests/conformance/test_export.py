@@ -1,0 +1,67 @@
+"""Every public layer as a SavedModel, in a process that has TensorFlow alone."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.conformance.cases import CASES, compile_model, make_data, make_model
+
+# One process for all: most of the time goes into importing TensorFlow.
+SERVE = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+root = sys.argv[1]
+for name in json.loads(sys.argv[2]):
+    x = np.load(f"{root}/{name}.npz")["inputs"]
+    served = tf.saved_model.load(f"{root}/{name}")
+    whole = served.serve(x)
+    rows = [served.serve(row[None]) for row in x]
+    out = {k: v.numpy() for k, v in whole.items()}
+    out.update({f"rows/{k}": np.concatenate([r[k] for r in rows]) for k in whole})
+    np.savez(f"{root}/{name}.served.npz", **out)
+assert not [m for m in sys.modules if m.startswith("keras_vqem")]
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    root = tmp_path_factory.mktemp("exports")
+    expected = {}
+    for name in CASES:
+        x = make_data(np.random.default_rng(0), 8)
+        model = compile_model(make_model(name))
+        model.fit(x, {"decoded": x}, epochs=1, verbose=0)
+        expected[name] = model.predict(x, verbose=0)
+        model.export(root / name, verbose=False)
+        np.savez(root / f"{name}.npz", inputs=x)
+    arguments = [sys.executable, "-c", SERVE, str(root), json.dumps(list(CASES))]
+    subprocess.run(arguments, check=True, cwd=root)
+    return root, expected
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_served_as_trained(name, served):
+    root, expected = served
+    got = np.load(root / f"{name}.served.npz")
+    for key, value in expected[name].items():
+        np.testing.assert_allclose(got[key], value, rtol=1e-5, atol=1e-6)
+        # A row does not depend on its batch.
+        np.testing.assert_allclose(got[f"rows/{key}"], value, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_serving_is_pure(name, served):
+    # Nothing in the exported graph writes: not the codebook, nor metrics, nor seeds.
+    root, _ = served
+    graph = tf.saved_model.load(root / name).signatures["serving_default"].graph
+    operations = [op for op in graph.get_operations()]
+    for function in graph.as_graph_def().library.function:
+        operations.extend(function.node_def)
+    kinds = {getattr(op, "type", None) or op.op for op in operations}
+    assert not [kind for kind in kinds if "Assign" in kind]
+    assert not [kind for kind in kinds if "Random" in kind]

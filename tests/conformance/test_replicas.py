@@ -1,0 +1,159 @@
+"""Every public layer on two replicas, against one replica with the whole batch."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.conformance.cases import (
+    CASES,
+    DISCRETE,
+    EMA,
+    SAMPLED,
+    compile_model,
+    make_data,
+    make_layer,
+    make_model,
+    metric_results,
+)
+from tests.layers.bottlenecks import reference
+
+
+def per_replica_weights(strategy, layer):
+    """The layer's weights as each replica holds them."""
+    copies = [
+        [np.asarray(c) for c in strategy.experimental_local_results(w.value)]
+        for w in layer.weights
+    ]
+    return list(zip(*copies, strict=True))
+
+
+def run_replicated(strategy, layer, parts, masks=None):
+    """One training step; `parts` holds each replica's batch."""
+
+    @tf.function
+    def step(x, mask):
+        return layer(x, mask=mask, training=True)
+
+    def distribute(values):
+        return strategy.experimental_distribute_values_from_function(
+            lambda context: tf.constant(values[context.replica_id_in_sync_group])
+        )
+
+    outputs = strategy.run(
+        step, args=(distribute(parts), None if masks is None else distribute(masks))
+    )
+    return {k: strategy.experimental_local_results(v) for k, v in outputs.items()}
+
+
+def halves(x, sizes):
+    return np.split(x, np.cumsum(sizes)[:-1])
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
+@pytest.mark.parametrize("name", [n for n in EMA if not n.startswith("soft")])
+def test_two_replicas_equal_one(strategy, name, masked, rng):
+    # An even batch, an uneven last one, and one that leaves a replica with nothing.
+    batches = [
+        (make_data(rng, sum(sizes)), sizes) for sizes in ((8, 8), (5, 2), (3, 0))
+    ]
+    single = make_layer(name)
+    with strategy.scope():
+        double = make_layer(name)
+    double.set_weights(single.get_weights())
+    for x, sizes in batches:
+        mask = rng.random(x.shape[:2]) < 0.7 if masked else None
+        expected = single(x, mask=mask, training=True)
+        outputs = run_replicated(
+            strategy,
+            double,
+            halves(x, sizes),
+            None if mask is None else halves(mask, sizes),
+        )
+        for key in expected:
+            np.testing.assert_allclose(
+                np.concatenate(outputs[key]), expected[key], rtol=1e-6, atol=1e-6
+            )
+        for copy in per_replica_weights(strategy, double):
+            for got, want in zip(copy, single.weights, strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+    assert metric_results(double) == pytest.approx(metric_results(single), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in EMA if n.startswith("soft")])
+def test_soft_em_is_one_step_on_the_codes_it_drew(strategy, name, rng):
+    # Draws differ between one replica and two, so take theirs, and do the M step of
+    # the whole batch by hand.
+    with strategy.scope():
+        layer = make_layer(name)
+    run_replicated(strategy, layer, halves(make_data(rng, 16), (8, 8)))
+    for sizes in ((5, 2), (3, 0)):
+        codebook, counts = layer.codebook.numpy(), layer.counts.numpy()
+        x = make_data(rng, sum(sizes))
+        outputs = run_replicated(strategy, layer, halves(x, sizes))
+        samples = np.concatenate(outputs["samples"])
+        samples = samples.reshape(-1, *samples.shape[2:])
+        pieces = np.asarray(layer.groups.split(x.reshape(-1, x.shape[-1])))
+        for c in range(layer.groups.num_codebooks):
+            drawn = samples[:, c] if samples.ndim == 3 else samples
+            h = np.mean(np.eye(layer.num_codes)[drawn], axis=1)
+            want = reference.ema_step(pieces[c], h, codebook[c], counts[c], layer.decay)
+            for vectors, held in per_replica_weights(strategy, layer):
+                np.testing.assert_allclose(vectors[c], want[0], rtol=1e-5, atol=1e-6)
+                np.testing.assert_allclose(held[c], want[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_replicas_draw_different_noise_and_agree_on_weights(strategy, name, rng):
+    with strategy.scope():
+        layer = make_layer(name)
+    x = make_data(rng, 8)
+    for _ in range(2):
+        # Both replicas see the same data: equal outputs would mean equal noise.
+        outputs = run_replicated(strategy, layer, [x, x])
+    key = "samples" if name in DISCRETE else "quantized"
+    first, second = (np.asarray(part) for part in outputs[key])
+    assert (first != second).any()
+    a, b = per_replica_weights(strategy, layer)
+    for one, other in zip(a, b, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_fit_on_two_replicas(strategy, name, rng):
+    x = make_data(rng, 64)
+    # 64 = 3 * 20 + 4: the last batch is smaller.
+    data = tf.data.Dataset.from_tensor_slices((x, {"decoded": x})).batch(20)
+    with strategy.scope():
+        model = compile_model(make_model(name))
+    history = model.fit(data, epochs=6, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0]
+    layer = next(layer for layer in model.layers if "bottleneck" in layer.name)
+    a, b = per_replica_weights(strategy, layer)
+    for one, other in zip(a, b, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["hard_em", "hard_em_shared", "vq"])
+def test_fit_on_two_replicas_equals_one(strategy, name, rng):
+    # The whole training: gradients of the commitment loss and metrics included.
+    x = make_data(rng, 60)
+    data = tf.data.Dataset.from_tensor_slices((x, {"decoded": x})).batch(20)
+    single = compile_model(make_model(name))
+    with strategy.scope():
+        double = compile_model(make_model(name))
+    double.set_weights(single.get_weights())
+    runs = [m.fit(data, epochs=3, verbose=0).history for m in (single, double)]
+    for key in runs[0]:
+        np.testing.assert_allclose(runs[0][key], runs[1][key], rtol=1e-4, err_msg=key)
+    for a, b in zip(single.get_weights(), double.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_keras_own_generator_would_repeat_itself(strategy):
+    # Why ReplicaSeedGenerator exists; when this fails it can go.
+    with strategy.scope():
+        generator = keras.random.SeedGenerator(1)
+    draw = tf.function(lambda: keras.random.uniform((4,), seed=generator))
+    first, second = strategy.experimental_local_results(strategy.run(draw))
+    np.testing.assert_array_equal(first, second)

@@ -1,0 +1,50 @@
+"""The paper's equations in NumPy, float64, written for reading."""
+
+import numpy as np
+
+
+def squared_distances(x, codebook):
+    return np.sum((x[:, None] - codebook[None]) ** 2, axis=-1)
+
+
+def hard_e_step(x, codebook):
+    """Equation 1: rows of 0 and a 1 at the nearest code."""
+    nearest = np.argmin(squared_distances(x, codebook), axis=-1)
+    return np.eye(len(codebook))[nearest]
+
+
+def posterior(x, codebook, temperature=1.0):
+    """Section 3.2: P(z | x), proportional to exp(-|e_z - x|^2)."""
+    logits = -squared_distances(x, codebook) / temperature
+    p = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return p / p.sum(axis=-1, keepdims=True)
+
+
+def m_step(x, assignments, codebook):
+    """Equation 6 and its soft form: means of what each code got; others stay."""
+    counts = assignments.sum(axis=0)
+    means = assignments.T @ x / np.maximum(counts, 1e-300)[:, None]
+    return np.where(counts[:, None] > 0, means, codebook)
+
+
+def ema_step(x, assignments, codebook, counts, decay):
+    """The M step on moving averages of counts and of sums."""
+    sums = decay * counts[:, None] * codebook + (1 - decay) * assignments.T @ x
+    new = decay * counts + (1 - decay) * assignments.sum(axis=0)
+    used = assignments.sum(axis=0) > 0
+    moved = sums / np.maximum(new, 1e-300)[:, None]
+    return np.where(used[:, None], moved, codebook), new
+
+
+def inertia(x, codebook):
+    return squared_distances(x, codebook).min(axis=-1).mean()
+
+
+def lloyd(x, codebook, steps=100):
+    """k-means: hard EM on all the data until it stands still."""
+    for _ in range(steps):
+        moved = m_step(x, hard_e_step(x, codebook), codebook)
+        if np.allclose(moved, codebook, rtol=0, atol=1e-12):
+            break
+        codebook = moved
+    return codebook
