@@ -1,0 +1,102 @@
+"""The package as a whole: who imports whom, what it says, and that its examples run."""
+
+import ast
+import doctest
+import importlib
+import os
+import pathlib
+import pkgutil
+import re
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vqem
+
+ROOT = pathlib.Path(__file__).parent.parent
+MODULES = [
+    module.name for module in pkgutil.walk_packages(keras_vqem.__path__, "keras_vqem.")
+]
+
+# Rooms, and the rooms each may import from: imports point inward.
+ALLOWED = {
+    "layers": {"layers"},
+    "decoding": {"decoding", "layers"},
+    "models": {"models", "decoding", "layers"},
+    "text": {"text"},
+    "images": {"images"},
+}
+
+
+def imports_of(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_imports_point_inward():
+    for path in (ROOT / "keras_vqem").rglob("*.py"):
+        room = path.relative_to(ROOT / "keras_vqem").parts[0]
+        for name in imports_of(path):
+            parts = name.split(".")
+            assert parts[0] not in ("recipes", "tests"), f"{path} imports {name}"
+            if parts[0] == "keras_vqem" and len(parts) > 1 and room in ALLOWED:
+                assert parts[1] in ALLOWED[room], f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples(name):
+    module = importlib.import_module(name)
+    names = {"keras": keras, "keras_vqem": keras_vqem, "np": np}
+    result = doctest.testmod(module, extraglobs=names)
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("name", keras_vqem.layers.__all__)
+def test_public_layers_have_an_example(name):
+    docstring = getattr(keras_vqem.layers, name).__doc__
+    assert "Args:" in docstring and ">>>" in docstring
+
+
+def snippets():
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        blocks = re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
+        for number, block in enumerate(blocks):
+            yield pytest.param(block, id=f"{path.relative_to(ROOT)}-{number}")
+
+
+@pytest.mark.parametrize("code", list(snippets()))
+def test_documented_snippets_run(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "snippet", "exec"), {"__name__": "__main__"})
+
+
+def links():
+    for path in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):
+            if not target.startswith("http"):
+                yield pytest.param(path.parent / target, id=f"{path.name}-{target}")
+
+
+@pytest.mark.parametrize("target", list(links()))
+def test_links_lead_somewhere(target):
+    assert target.exists()
+
+
+@pytest.mark.parametrize("backend", ["jax", "torch", "numpy"])
+def test_other_backends_get_the_remedy(backend):
+    result = subprocess.run(
+        [sys.executable, "-c", "import keras_vqem"],
+        env={**os.environ, "KERAS_BACKEND": backend},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode != 0
+    message = result.stderr.strip().splitlines()[-1]
+    assert "KERAS_BACKEND=tensorflow" in message and repr(backend) in message
