@@ -1,6 +1,6 @@
 """The E step: which code a vector belongs to, or draws from the posterior over codes.
 
-The posterior is that of a mixture of unit Gaussians with uniform weights,
+The posterior is that of a mixture of Gaussians with equal weights and variance T / 2,
 
     p(j | x) ~ exp(-|x - e_j|^2 / T) = exp((2 x . e_j - |e_j|^2) / T) * const(x),
 

@@ -11,9 +11,9 @@ from keras_vqem.layers.replicas import ReplicaSeedGenerator
 class VQEMBottleneck(CodebookBottleneck):
     """Vector quantization with a codebook that is learned by EM, not by gradient.
 
-    Vectors are seen as draws from a mixture of `num_codes` unit Gaussians with equal
-    weights, whose means are the codebook. Each training step is one step of EM over
-    that mixture, as a moving average over batches:
+    Vectors are seen as draws from a mixture of `num_codes` round Gaussians with equal
+    weights and one variance, whose means are the codebook. Each training step is one
+    step of EM over that mixture, as a moving average over batches:
 
     - **E step.** Hard EM (`num_samples=None`) gives a vector to the nearest code.
       Monte-Carlo soft EM draws `num_samples` codes from the posterior, the softmax of
@@ -49,7 +49,10 @@ class VQEMBottleneck(CodebookBottleneck):
         decay: Of the moving averages, from 0 (each step forgets all before it: with
             hard EM one step of Lloyd's k-means) to below 1.
         commitment_weight: beta, the weight of the commitment loss.
-        initializer: `"data"` (see above), or a Keras initializer.
+        initializer: `"data"` (see above), or a Keras initializer. For codes of your
+            own: `keras.initializers.Constant(codes[None])`, or with groups an array
+            [num_codebooks, num_codes, size of a piece]. Each weighs as much as one
+            vector of a batch that was seen before.
         revival: Share of the average use below which a code is moved; 0 never does.
             0.01 to 0.1 are sensible.
         seed: Seed of the draws and of revival.
