@@ -4,6 +4,7 @@ import json
 import pathlib
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -124,6 +125,16 @@ def test_an_interpreter_that_does_not_exist(recipe, tmp_path):
     processes = recipe("bottleneck_processes")
     with pytest.raises(processes.WorkerFailed, match="not installed: .*No such file"):
         processes.Worker(str(tmp_path / "nothing"), tmp_path, 1)
+
+
+@pytest.mark.skipif(find_spec("sonnet") is not None, reason="Sonnet is installed")
+def test_a_library_that_is_not_installed(recipe, tmp_path):
+    processes = recipe("bottleneck_processes")
+    worker = processes.Worker(sys.executable, tmp_path, 1)
+    spec = {"contestant": "sonnet", "num_codes": 16, "options": {}}
+    with pytest.raises(processes.WorkerFailed, match="not installed: .*'sonnet'"):
+        worker.ask(build=spec)
+    assert worker.process.poll() == 0
 
 
 def test_peers_without_an_interpreter_are_left_out(recipe):

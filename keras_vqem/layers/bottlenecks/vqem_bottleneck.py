@@ -51,8 +51,8 @@ class VQEMBottleneck(CodebookBottleneck):
         commitment_weight: beta, the weight of the commitment loss.
         initializer: `"data"` (see above), or a Keras initializer. For codes of your
             own: `keras.initializers.Constant(codes[None])`, or with groups an array
-            [num_codebooks, num_codes, size of a piece]. Each weighs as much as one
-            vector of a batch that was seen before.
+            [num_codebooks, num_codes, size of a piece]. Each starts with a count of
+            1, as if it had got one vector of every batch so far.
         revival: Share of the average use below which a code is moved; 0 never does.
             0.01 to 0.1 are sensible.
         seed: Seed of the draws and of revival.

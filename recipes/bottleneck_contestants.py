@@ -1,0 +1,169 @@
+"""What benchmark_bottleneck.py compares: a training step, of each library's layer.
+
+A step is a forward pass in training mode, the gradient of sum(quantized * w) + losses
+to the inputs, and the update of the codebook. All contestants get the same vectors,
+the same w and, to start from, the same codebook.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+DECAY = 0.999
+COMMITMENT_WEIGHT = 0.25
+
+
+class Contestant(NamedTuple):
+    step: object  # () -> (quantized, gradient), or something else without codebook
+    codebook: object = None  # () -> the codebook as it is now
+    draw: object = None  # () -> [N, m] codes, drawn as in training
+
+
+class Data(NamedTuple):
+    vectors: np.ndarray  # [N, D]
+    weights: np.ndarray  # [N, D]
+    codebook: np.ndarray  # [K, D]
+
+
+# The contestants. Each imports its library itself: a worker needs its own only.
+
+
+def tf_matmul(data):
+    import tensorflow as tf
+
+    vectors = tf.constant(data.vectors)
+    table = tf.Variable(np.ascontiguousarray(data.codebook.T))
+    # The whole product is returned: of a part or a sum of it TensorFlow may compute
+    # less. Arguments and variables, unlike constants, are not folded either.
+    product = tf.function(lambda x: tf.matmul(x, table))
+    return Contestant(lambda: product(vectors))
+
+
+def torch_matmul(data):
+    import torch
+
+    vectors, table = torch.from_numpy(data.vectors), torch.tensor(data.codebook.T)
+    return Contestant(lambda: vectors @ table)
+
+
+def _tf_step(data, call):
+    """A step from `call`: vectors -> quantized, loss."""
+    import tensorflow as tf
+
+    vectors, weights = tf.constant(data.vectors), tf.constant(data.weights)
+
+    # What a training loop uses is returned, so that none of it is pruned.
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            quantized, loss = call(x)
+            objective = tf.reduce_sum(quantized * weights) + tf.reduce_sum(loss)
+        return quantized, tape.gradient(objective, x), objective
+
+    return lambda: step(vectors)[:2]
+
+
+def keras_vqem(data, num_samples=None, temperature=1.0):
+    from keras_vqem.layers import VQEMBottleneck
+
+    vectors, num_codes = data.vectors, len(data.codebook)
+    layer = VQEMBottleneck(
+        num_codes,
+        num_samples,
+        temperature=temperature,
+        decay=DECAY,
+        commitment_weight=COMMITMENT_WEIGHT,
+        seed=0,
+    )
+    layer.build(vectors.shape)
+    # Past the first batch of the default initializer: every code has its place.
+    layer.codebook.assign(data.codebook[None])
+    layer.counts.assign(np.ones((1, num_codes), "float32"))
+
+    def call(x):
+        outputs = layer(x, training=True)
+        return outputs["quantized"], sum(layer.losses)
+
+    return Contestant(
+        _tf_step(data, call),
+        lambda: np.array(layer.codebook),
+        num_samples and (lambda: np.array(layer.sample(vectors, num_samples))),
+    )
+
+
+def vector_quantize_pytorch(data, **options):
+    import torch
+    from vector_quantize_pytorch import VectorQuantize
+
+    num_codes, dim = data.codebook.shape
+    layer = VectorQuantize(
+        dim=dim,
+        codebook_size=num_codes,
+        decay=DECAY,
+        commitment_weight=COMMITMENT_WEIGHT,
+        kmeans_init=False,
+        threshold_ema_dead_code=0,
+        **options,
+    ).train()
+    codebook = torch.tensor(data.codebook[None])
+    start = {"_codebook.embed": codebook, "_codebook.embed_avg": codebook}
+    if layer.load_state_dict(start, strict=False).unexpected_keys:
+        raise RuntimeError("this version keeps its codebook under other names")
+    # With [N, D] it would take each row for a sequence of one vector.
+    vectors = torch.tensor(data.vectors[None]).requires_grad_()
+    weights = torch.from_numpy(data.weights[None])
+
+    def step():
+        vectors.grad = None
+        quantized, _, loss = layer(vectors)
+        ((quantized * weights).sum() + loss.sum()).backward()
+        return quantized.detach()[0], vectors.grad[0]
+
+    return Contestant(step, lambda: layer.codebook.detach().numpy().copy())
+
+
+def sonnet(data):
+    import sonnet as snt
+
+    num_codes, dim = data.codebook.shape
+    layer = snt.nets.VectorQuantizerEMA(dim, num_codes, COMMITMENT_WEIGHT, DECAY)
+    layer.embeddings.assign(data.codebook.T)
+
+    def call(x):
+        outputs = layer(x, is_training=True)
+        return outputs["quantize"], outputs["loss"]
+
+    return Contestant(_tf_step(data, call), lambda: layer.embeddings.numpy())
+
+
+def keras_hub(data):
+    # KerasHub has the layer inside its RQVAE model and does not export it.
+    from keras_hub.src.models.rqvae.rqvae_layers import VectorQuantizerEMA
+
+    layer = VectorQuantizerEMA(*data.codebook.shape, decay=DECAY)
+    layer.build(data.vectors.shape)
+    layer.embeddings.assign(data.codebook)
+    layer.ema_w.assign(data.codebook)
+    layer.ema_cluster_size.assign(np.ones(len(data.codebook), "float32"))
+
+    def call(x):
+        quantized, _, _, loss = layer(x, training=True)
+        # The layer leaves the weight of the loss to its caller.
+        return quantized, COMMITMENT_WEIGHT * loss
+
+    return Contestant(_tf_step(data, call), lambda: np.array(layer.embeddings))
+
+
+# By name: how it is made, and the packages whose versions count.
+CONTESTANTS = {
+    "tf_matmul": (tf_matmul, ("tensorflow",)),
+    "keras_vqem": (keras_vqem, ("keras-vqem", "keras", "tensorflow")),
+    "torch_matmul": (torch_matmul, ("torch",)),
+    "vector_quantize_pytorch": (
+        vector_quantize_pytorch,
+        ("vector-quantize-pytorch", "torch"),
+    ),
+    "sonnet": (sonnet, ("dm-sonnet", "tensorflow")),
+    "keras_hub": (keras_hub, ("keras-hub", "keras", "tensorflow")),
+}
