@@ -46,10 +46,6 @@ class EMACodebook(keras.layers.Layer):
         # The same draw on every replica, so not a ReplicaSeedGenerator.
         self.seed_generator = keras.random.SeedGenerator(seed)
 
-    @property
-    def _from_data(self):
-        return self.initializer == "data"
-
     def build(self, dim):
         def add_state(name, shape, initializer):
             return self.add_weight(
@@ -63,82 +59,88 @@ class EMACodebook(keras.layers.Layer):
             )
 
         shape = (self.num_codebooks, self.num_codes)
-        # Codes that wait for data still need distinct values, for a model that is
-        # called before it is trained.
+        waiting = self.initializer == "data"
         self.vectors = add_state(
-            "vectors",
-            (*shape, dim),
-            "random_normal" if self._from_data else self.initializer,
+            "vectors", (*shape, dim), "zeros" if waiting else self.initializer
         )
-        self.counts = add_state("counts", shape, "zeros" if self._from_data else "ones")
+        self.counts = add_state("counts", shape, "zeros" if waiting else "ones")
         self.built = True
 
     def read(self):
-        """The codebooks [C, K, d], and which codes may be used [C, K]."""
-        placed = self.counts > 0
-        # Before any data every code may be used.
-        usable = placed | ~ops.any(placed, axis=-1, keepdims=True)
-        return ops.convert_to_tensor(self.vectors), usable
+        """The codebooks [C, K, d] and their counts [C, K]."""
+        return ops.convert_to_tensor(self.vectors), ops.convert_to_tensor(self.counts)
 
     def seed(self, pieces, keep):
-        """As `read`, once codes that need a place have got one from [C, M, d] pieces.
+        """As `read`, with a place for codes that need one; `update` takes it back.
 
         Args:
             pieces: [C, M, d].
             keep: [C, M], 1 for pieces that may be used, else 0; alike in every row.
         """
-        if not self._from_data and not self.revival:
-            return self.read()
-        counts = ops.convert_to_tensor(self.counts)
+        vectors, counts = self.read()
+        if self.initializer != "data" and not self.revival:
+            return vectors, counts
         average = ops.mean(counts, axis=-1, keepdims=True)
         needy = counts <= self.revival * average
+        offset = keras.random.uniform((), seed=self.seed_generator)
 
+        def place():
+            found, given = self._find_places(pieces, keep, needy, offset)
+            newborn = ops.maximum(average, SMALLEST_COUNT)
+            return (
+                ops.where(given[..., None], found, vectors),
+                ops.where(given, newborn, counts),
+            )
+
+        # Most steps have nobody to place. On several replicas they do the work all the
+        # same: a collective may not sit in a cond.
+        if replicas.num_replicas() > 1:
+            return place()
+        return ops.cond(ops.any(needy), place, lambda: (vectors, counts))
+
+    def _find_places(self, pieces, keep, needy, offset):
+        """Pieces [C, K, d] for needy codes, and which codes got one [C, K]."""
         # Number the usable pieces through all replicas, and give the r-th needy code
         # the piece at r / (number of needy codes) of the way, at a random offset.
         per_replica = replicas.gather_scalars(ops.sum(keep[0]))
         total = ops.sum(per_replica)
-        first = (ops.cumsum(per_replica) - per_replica)[replicas.replica_id()]
-        mine = per_replica[replicas.replica_id()]
         needs = ops.cast(needy, "float32")
         rank = ops.cumsum(needs, axis=-1) - 1.0
-        stride = ops.maximum(
-            total / ops.maximum(ops.sum(needs, -1, keepdims=True), 1), 1
-        )
-        offset = keras.random.uniform((), seed=self.seed_generator)
-        place = ops.floor((rank + offset) * stride)
+        number = ops.maximum(ops.sum(needs, axis=-1, keepdims=True), 1.0)
+        place = ops.floor((rank + offset) * ops.maximum(total / number, 1.0))
         given = needy & (place < total)
 
         # Of the pieces given, this replica contributes those that it holds.
-        local = place - first
-        here = given & (local >= 0) & (local < mine)
+        me = replicas.replica_id()
+        local = place - (ops.cumsum(per_replica) - per_replica)[me]
+        here = given & (local >= 0) & (local < per_replica[me])
         row = ops.searchsorted(ops.cumsum(keep[0]), ops.reshape(local + 1.0, (-1,)))
         row = ops.reshape(ops.cast(row, "int32"), ops.shape(local))
         row = ops.clip(row, 0, ops.shape(pieces)[1])
         # A replica may have no pieces at all; the row of zeros is there to be taken.
         pieces = ops.pad(pieces, [[0, 0], [0, 1], [0, 0]])
         found = segments.per_codebook(lambda p, r: ops.take(p, r, axis=0), pieces, row)
-        found = replicas.sum_over_replicas(ops.where(here[..., None], found, 0.0))
-        self.vectors.assign(ops.where(given[..., None], found, self.vectors))
-        newborn = ops.maximum(average, SMALLEST_COUNT)
-        self.counts.assign(ops.where(given, newborn, counts))
-        return self.read()
+        if replicas.num_replicas() > 1:
+            found = replicas.sum_over_replicas(ops.where(here[..., None], found, 0.0))
+        return found, given
 
-    def update(self, pieces, samples, counts):
+    def update(self, vectors, counts, pieces, samples, batch_counts):
         """The M step.
 
         Args:
+            vectors, counts: what `seed` returned.
             pieces: [C, M, d].
             samples: [C, M, m] codes, -1 where a piece may not be used.
-            counts: [C, K], how many of this replica's pieces each code got.
+            batch_counts: [C, K], how many of this replica's pieces each code got.
         """
         sums = segments.per_codebook(
             lambda p, s: segments.sum_by_code(p, s, self.num_codes), pieces, samples
         )
-        new, sums = replicas.sum_over_replicas([counts, sums])
-        old = self.decay * self.counts
+        new, sums = replicas.sum_over_replicas([batch_counts, sums])
+        old = self.decay * counts
         total = ops.maximum(old + (1.0 - self.decay) * new, SMALLEST_COUNT)
         used = new > 0
         keep = ops.where(used, old / total, 1.0)[..., None]
         learn = ops.where(used, (1.0 - self.decay) / total, 0.0)[..., None]
-        self.vectors.assign(keep * self.vectors + learn * sums)
-        self.counts.assign(ops.where(self.counts > 0, total, 0.0))
+        self.vectors.assign(keep * vectors + learn * sums)
+        self.counts.assign(ops.where(counts > 0, total, 0.0))

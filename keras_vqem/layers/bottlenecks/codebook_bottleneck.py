@@ -28,7 +28,10 @@ class CodebookBottleneck(DiscreteBottleneck):
         self.commitment_weight = commitment_weight
 
     def _begin_step(self, pieces, keep, learning):
-        """The codebooks [C, K, d] to quantise with, and the usable codes [C, K]."""
+        """The codebooks [C, K, d] to quantise with, and their counts [C, K].
+
+        A count of 0 marks a code that is not to be chosen.
+        """
         return self._read_codebook()
 
     def _loss(self, pieces, quantized, keep):
@@ -36,7 +39,7 @@ class CodebookBottleneck(DiscreteBottleneck):
             pieces, ops.stop_gradient(quantized), keep
         )
 
-    def _end_step(self, pieces, samples, counts):
+    def _end_step(self, vectors, counts, pieces, samples, batch_counts):
         """Learns from [C, M, d] pieces and their codes [C, M, m], -1 where masked."""
 
     def call(self, inputs, mask=None, training=None):
@@ -45,19 +48,19 @@ class CodebookBottleneck(DiscreteBottleneck):
         still = ops.stop_gradient(pieces)
         learning = bool(training) and self.trainable
 
-        vectors, usable = self._begin_step(still, keep, learning)
+        vectors, counts = self._begin_step(still, keep, learning)
         codes, samples = self._assign(
-            still, vectors, usable, self.num_samples if training else None
+            still, vectors, counts, self.num_samples if training else None
         )
         quantized = self._look_up(vectors, samples)
         self.add_loss(self._loss(pieces, quantized, keep))
         # With `training` None, as in an exported graph, nothing is written.
         if training is not None:
             kept = kept_only(samples, keep)
-            counts = self._count(kept)
-            self._update_metrics(counts, nonfinite)
+            batch_counts = self._count(kept)
+            self._update_metrics(batch_counts, nonfinite)
         if learning:
-            self._end_step(still, kept, counts)
+            self._end_step(vectors, counts, still, kept, batch_counts)
 
         quantized = self._like(self.groups.merge(quantized), inputs, self._dim)
         return {
@@ -76,7 +79,7 @@ class CodebookBottleneck(DiscreteBottleneck):
             return samples
         return ops.repeat(samples, self._draws, axis=-1)
 
-    def _assign(self, pieces, vectors, usable, num_samples):
+    def _assign(self, pieces, vectors, counts, num_samples):
         """The nearest codes [C, M], and the codes to average, [C, M, m or 1]."""
         noise = ()
         if num_samples is not None:
@@ -87,7 +90,7 @@ class CodebookBottleneck(DiscreteBottleneck):
             return posterior.assign(*parts, temperature=self.temperature)
 
         vectors = ops.stop_gradient(vectors)
-        return segments.per_codebook(assign, pieces, vectors, usable, *noise)
+        return segments.per_codebook(assign, pieces, vectors, counts > 0, *noise)
 
     def _look_up(self, vectors, samples):
         """[C, M, d]: the mean of the codebook entries that `samples` [C, M, m] name."""

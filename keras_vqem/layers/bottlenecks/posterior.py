@@ -37,17 +37,20 @@ def assign(rows, codebook, usable, uniforms=None, *, temperature=1.0):
         nearest once more as [M, 1].
     """
     num_codes = codebook.shape[0]
-    table, block = codebook, num_codes
-    bias = -0.5 * ops.sum(ops.square(codebook), axis=-1)
+    # A sum of squares without the squares, which would be a copy of the codebook.
+    bias = -0.5 * ops.einsum("kd,kd->k", codebook, codebook)
     bias = ops.where(usable, bias, NEVER)
     if uniforms is not None:
-        # The nearest code is the same at any scale; draws need the true logits, and
-        # a table of whole blocks.
+        # The nearest code is the same at any scale; draws need the true logits. Rows
+        # are scaled, not the codebook, which may be the larger.
+        rows, bias = rows * (2.0 / temperature), bias * (2.0 / temperature)
+        # They work on whole blocks of codes.
         block = 2 ** math.ceil(math.log2(num_codes) / 2)
-        padding = [0, -num_codes % block]
-        table = ops.pad(table * (2.0 / temperature), [padding, [0, 0]])
-        bias = ops.pad(bias * (2.0 / temperature), [padding], constant_values=NEVER)
-    table = ops.transpose(table)
+        if num_codes % block:
+            padding = [0, -num_codes % block]
+            codebook = ops.pad(codebook, [padding, [0, 0]])
+            bias = ops.pad(bias, [padding], constant_values=NEVER)
+    table = ops.transpose(codebook)
 
     def assign_chunk(arguments):
         rows, *noise = arguments

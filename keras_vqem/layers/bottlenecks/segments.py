@@ -60,13 +60,14 @@ def sum_by_code(rows, codes, num_codes):
         for sample in range(1, samples):
             total = total + ops.segment_sum(rows, codes[:, sample], num_codes)
     else:
-        # These kernels want sorted segments from 0: what counts for nothing goes last.
+        # These kernels want sorted segments from 0: what counts for nothing is sorted
+        # to the end, and cut off.
         flat = ops.reshape(codes, (-1,))
-        flat = ops.where(flat < 0, num_codes, flat)
-        order = ops.cast(ops.argsort(flat), "int32")
+        order = ops.cast(ops.argsort(ops.where(flat < 0, num_codes, flat)), "int32")
+        order = order[: ops.sum(ops.cast(flat >= 0, "int32"))]
         total = tf.sparse.segment_sum(
-            rows, order // samples, ops.take(flat, order), num_segments=num_codes + 1
-        )[:num_codes]
+            rows, order // samples, ops.take(flat, order), num_segments=num_codes
+        )
     return total / samples
 
 

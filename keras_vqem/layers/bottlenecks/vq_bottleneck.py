@@ -67,8 +67,8 @@ class VQBottleneck(CodebookBottleneck):
         )
 
     def _read_codebook(self):
-        usable = ops.ones((self.groups.num_codebooks, self.num_codes), "bool")
-        return ops.convert_to_tensor(self.codebook), usable
+        counts = ops.ones((self.groups.num_codebooks, self.num_codes))
+        return ops.convert_to_tensor(self.codebook), counts
 
     def _loss(self, pieces, quantized, keep):
         to_codebook = self._distance(ops.stop_gradient(pieces), quantized, keep)

@@ -29,6 +29,7 @@ class VQEMBottleneck(CodebookBottleneck):
     **How the codebook starts.** By default from the first training batch: each code
     takes the place of one vector, spread evenly over the batch. With fewer vectors
     than codes, later batches place the rest; until then only placed codes are used.
+    Before any training the codebook is empty: all codes are 0.
 
     **Dead codes.** With `revival` above 0, a code used less than that share of the
     average use is put in the place of a vector of the current batch.
@@ -177,8 +178,8 @@ class VQEMBottleneck(CodebookBottleneck):
     def _begin_step(self, pieces, keep, learning):
         return self.ema.seed(pieces, keep) if learning else self.ema.read()
 
-    def _end_step(self, pieces, samples, counts):
-        self.ema.update(pieces, samples, counts)
+    def _end_step(self, vectors, counts, pieces, samples, batch_counts):
+        self.ema.update(vectors, counts, pieces, samples, batch_counts)
 
     def get_config(self):
         initializer = self.initializer

@@ -74,16 +74,17 @@ def test_codes_are_nearest(case):
     arguments, x, mask = case
     layer = VQEMBottleneck(**arguments)
     layer(x, mask=mask, training=True)
-    vectors, usable = (np.asarray(v) for v in layer.ema.read())
+    vectors, counts = (np.asarray(v) for v in layer.ema.read())
     rounded = keras.ops.cast(keras.ops.cast(x, layer.compute_dtype), "float32")
     pieces = np.asarray(layer.groups.split(np.reshape(rounded, (-1, x.shape[-1]))))
     codes = np.asarray(layer.encode(x)).reshape(-1, *layer.groups.code_shape)
     codes = np.asarray(layer.groups.split_codes(codes))
-    for piece, table, use, code in zip(pieces, vectors, usable, codes, strict=True):
+    for piece, table, count, code in zip(pieces, vectors, counts, codes, strict=True):
         distances = reference.squared_distances(
             piece.astype("float64"), table.astype("float64")
         )
-        distances[:, ~use] = np.inf
+        if count.any():
+            distances[:, count == 0] = np.inf
         chosen = np.take_along_axis(distances, code[:, None], axis=1)[:, 0]
         # Ties may go either way, up to float32's resolution of the terms.
         scale = (piece**2).sum(-1) + (table**2).sum(-1).max()
