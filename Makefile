@@ -12,7 +12,7 @@ demo: $(VENV)/.ready  ## the main job: the paper's theory, as a table and a pict
 	$(BIN)/python recipes/quickstart.py
 
 test: $(VENV)/.ready  ## everything quick, README and docstring examples included
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist loadscope
 
 test-slow: $(VENV)/.ready  ## the longer checks only
 	$(BIN)/python -m pytest -q -m slow

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+# Tests run in two processes; small tensors gain nothing from more threads.
+tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],
     [tf.config.LogicalDeviceConfiguration() for _ in range(2)],

@@ -37,19 +37,21 @@ def assign(rows, codebook, usable, uniforms=None, *, temperature=1.0):
         nearest once more as [M, 1].
     """
     num_codes = codebook.shape[0]
+    # The nearest code is the same at any scale; draws need the true logits. Rows are
+    # scaled, not the codebook, which may be the larger.
+    scale = 1.0 if uniforms is None else 2.0 / temperature
     # A sum of squares without the squares, which would be a copy of the codebook.
-    bias = -0.5 * ops.einsum("kd,kd->k", codebook, codebook)
+    bias = (-0.5 * scale) * ops.einsum("kd,kd->k", codebook, codebook)
     bias = ops.where(usable, bias, NEVER)
     if uniforms is not None:
-        # The nearest code is the same at any scale; draws need the true logits. Rows
-        # are scaled, not the codebook, which may be the larger.
-        rows, bias = rows * (2.0 / temperature), bias * (2.0 / temperature)
-        # They work on whole blocks of codes.
+        rows = rows * scale
+        # Draws work on whole blocks of codes.
         block = 2 ** math.ceil(math.log2(num_codes) / 2)
         if num_codes % block:
             padding = [0, -num_codes % block]
             codebook = ops.pad(codebook, [padding, [0, 0]])
-            bias = ops.pad(bias, [padding], constant_values=NEVER)
+            # Below NEVER: padding loses even where no code is usable.
+            bias = ops.pad(bias, [padding], constant_values=2 * NEVER)
     table = ops.transpose(codebook)
 
     def assign_chunk(arguments):
@@ -73,7 +75,7 @@ def _draw(logits, uniforms, block):
     """
     blocks = logits.shape[1] // block
     # With `initial` ops.max takes batches of no rows, which a replica may have.
-    top = ops.max(logits, axis=-1, keepdims=True, initial=NEVER)
+    top = ops.max(logits, axis=-1, keepdims=True, initial=-np.inf)
     p = ops.exp(logits - top)
     p = ops.reshape(p, (-1, blocks, block))
     outer = _pick(ops.sum(p, axis=-1)[:, None], uniforms[..., 0])

@@ -48,6 +48,12 @@ def test_unusable_codes_are_never_chosen(rng):
     np.testing.assert_array_equal(codes, nearest)
 
 
+def test_without_a_usable_code_draws_are_still_codes(rng):
+    # As before the first data: nothing is placed yet.
+    _, samples = draws(rng.normal(size=(9, 3)), np.zeros((5, 3)), np.zeros(5, bool))
+    assert set(np.unique(samples)) == set(range(5))
+
+
 def test_a_certain_posterior_is_drawn_with_certainty(rng):
     codebook = 100 * rng.normal(size=(30, 3))
     codes, samples = draws(codebook, codebook)
