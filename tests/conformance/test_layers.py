@@ -192,12 +192,14 @@ def test_masked_positions_change_nothing(name, rng):
         kept = [{k: np.asarray(v)[mask] for k, v in o.items()} for o in outputs]
         return kept, losses, state(layer), metric_results(layer)
 
-    first, second = run(0.0), run(100.0 * rng.normal(size=x.shape))
-    for a, b in zip(first[0], second[0], strict=True):
-        assert_same(a, b, atol=0)
-    assert first[1] == second[1]
-    assert_same(first[2], second[2], atol=0)
-    assert first[3] == second[3]
+    first = run(0.0)
+    for garbage in (100.0 * rng.normal(size=x.shape), np.nan):
+        second = run(garbage)
+        for a, b in zip(first[0], second[0], strict=True):
+            assert_same(a, b, atol=0)
+        assert first[1] == second[1]
+        assert_same(first[2], second[2], atol=0)
+        assert first[3] == second[3]
 
 
 @pytest.mark.parametrize("name", EXACT)

@@ -28,7 +28,8 @@ class Bottleneck(keras.layers.Layer):
     def _metric_name(self, metric):
         # Layers that the user named report under that name, so that two in one model
         # do not hide each other; `vqem_bottleneck_3` is a name that Keras gave.
-        default = re.fullmatch(r"[a-z_]*bottleneck(_\d+)?", self.name)
+        words = re.sub(r"(?<=[a-zA-Z])(?=[A-Z][a-z])", "_", type(self).__name__)
+        default = re.fullmatch(rf"{words.lower()}(_\d+)?", self.name)
         return metric if default else f"{self.name}_{metric}"
 
     def _check_input_shape(self, shape):
@@ -50,12 +51,12 @@ class Bottleneck(keras.layers.Layer):
         self._dim = input_shape[-1]
 
     def _rows(self, inputs, mask=None):
-        """[N, D] float32 rows, their [N] weights, and how many rows are not finite."""
+        """[N, D] float32 rows, their [N] weights, and how many are bad."""
         self._check_input_shape(inputs.shape)
         rows = ops.reshape(ops.cast(inputs, "float32"), (-1, self._dim))
         # The squared norm is finite exactly if distances can be computed.
         finite = ops.isfinite(ops.einsum("nd,nd->n", rows, rows))
-        keep = finite
+        keep = ops.ones_like(finite)
         if mask is not None:
             if len(mask.shape) != len(inputs.shape) - 1:
                 raise ValueError(
@@ -63,13 +64,11 @@ class Bottleneck(keras.layers.Layer):
                     f"{tuple(inputs.shape[:-1])} for inputs of shape "
                     f"{tuple(inputs.shape)}, received {tuple(mask.shape)}."
                 )
-            mask = ops.reshape(ops.cast(mask, "bool"), (-1,))
-            keep = finite & mask
-            finite = finite | ~mask
+            keep = ops.reshape(ops.cast(mask, "bool"), (-1,))
         return (
             ops.where(finite[:, None], rows, 0.0),
-            ops.cast(keep, "float32"),
-            ops.sum(ops.cast(~finite, "float32")),
+            ops.cast(keep & finite, "float32"),
+            ops.sum(ops.cast(keep & ~finite, "float32")),
         )
 
     def _prepare(self, inputs):

@@ -194,8 +194,9 @@ def test_metrics_carry_the_name_a_user_gave():
     assert names == ["nonfinite", "perplexity", "usage"]
     again = VQEMBottleneck.from_config(VQEMBottleneck(4).get_config())
     assert [m.name for m in again.metrics] == names
-    own = VQEMBottleneck(4, name="image_codes")
-    assert "image_codes_perplexity" in [m.name for m in own.metrics]
+    for name in ("image_codes", "top_bottleneck"):
+        own = VQEMBottleneck(4, name=name)
+        assert f"{name}_perplexity" in [m.name for m in own.metrics]
 
 
 @pytest.mark.parametrize(
