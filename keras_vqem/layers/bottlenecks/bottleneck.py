@@ -55,7 +55,7 @@ class Bottleneck(keras.layers.Layer):
         self._check_input_shape(inputs.shape)
         rows = ops.reshape(ops.cast(inputs, "float32"), (-1, self._dim))
         # The squared norm is finite exactly if distances can be computed.
-        finite = ops.isfinite(ops.einsum("nd,nd->n", rows, rows))
+        finite = ops.isfinite(ops.sum(ops.square(rows), axis=-1))
         keep = ops.ones_like(finite)
         if mask is not None:
             if len(mask.shape) != len(inputs.shape) - 1:
