@@ -4,7 +4,6 @@ import json
 import pathlib
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -127,7 +126,6 @@ def test_an_interpreter_that_does_not_exist(recipe, tmp_path):
         processes.Worker(str(tmp_path / "nothing"), tmp_path, 1)
 
 
-@pytest.mark.skipif(find_spec("sonnet") is not None, reason="Sonnet is installed")
 def test_a_library_that_is_not_installed(recipe, tmp_path):
     processes = recipe("bottleneck_processes")
     worker = processes.Worker(sys.executable, tmp_path, 1)
