@@ -3,12 +3,14 @@
 import ast
 import doctest
 import importlib
+import json
 import os
 import pathlib
 import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 
 import keras
 import numpy as np
@@ -29,6 +31,7 @@ ALLOWED = {
     "text": {"text"},
     "images": {"images"},
 }
+EDGE = {"training", "evaluation", "serving", "zoo.py", "__init__.py"}
 
 
 def imports_of(path):
@@ -43,6 +46,7 @@ def imports_of(path):
 def test_imports_point_inward():
     for path in (ROOT / "keras_vqem").rglob("*.py"):
         room = path.relative_to(ROOT / "keras_vqem").parts[0]
+        assert room in ALLOWED or room in EDGE, f"{path}: say what {room} may import"
         for name in imports_of(path):
             parts = name.split(".")
             assert parts[0] not in ("recipes", "tests"), f"{path} imports {name}"
@@ -89,11 +93,23 @@ def test_links_lead_somewhere(target):
     assert target.exists()
 
 
+def test_version_is_that_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert keras_vqem.__version__ == project["version"]
+
+
 @pytest.mark.parametrize("backend", ["jax", "torch", "numpy"])
-def test_other_backends_get_the_remedy(backend):
+@pytest.mark.parametrize("where", ["environment", "file"])
+def test_other_backends_get_the_remedy(backend, where, tmp_path):
+    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
+    if where == "environment":
+        environment["KERAS_BACKEND"] = backend
+    else:
+        (tmp_path / "keras.json").write_text(json.dumps({"backend": backend}))
+        environment["KERAS_HOME"] = str(tmp_path)
     result = subprocess.run(
         [sys.executable, "-c", "import keras_vqem"],
-        env={**os.environ, "KERAS_BACKEND": backend},
+        env=environment,
         capture_output=True,
         text=True,
     )

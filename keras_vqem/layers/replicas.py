@@ -70,13 +70,13 @@ class ReplicaSeedGenerator(keras.random.SeedGenerator):
     """A `keras.random.SeedGenerator` whose replicas draw different noise.
 
     Under `tf.distribute` Keras' own generator hands every replica the same seed, and
-    so the same noise for different data. This one adds the replica's id to the first
-    word of the seed; on one replica it draws exactly what Keras' generator draws.
+    so the same noise for different data. This one moves the first word of the seed by
+    the replica's id; on one replica it draws exactly what Keras' generator draws.
     """
 
     def next(self, ordered=True):
         seed = super().next(ordered=ordered)
-        shift = ops.stack(
-            [ops.cast(replica_id(), seed.dtype), ops.zeros((), seed.dtype)]
-        )
+        # A large step, so that replica 1 of seed 0 is not replica 0 of seed 1.
+        shift = ops.cast(replica_id() * 1_000_003, seed.dtype)
+        shift = ops.stack([shift, ops.zeros_like(shift)])
         return seed + shift

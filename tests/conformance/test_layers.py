@@ -163,6 +163,18 @@ def test_xla(name, rng):
     assert history["loss"][-1] < history["loss"][0]
 
 
+@every_layer
+def test_other_default_floats(name, rng):
+    keras.config.set_floatx("float64")
+    try:
+        layer = make_layer(name)
+        outputs = layer(make_data(rng), training=True)
+        assert outputs["quantized"].dtype == "float64"
+        assert all(w.dtype in ("float32", "int32") for w in layer.weights)
+    finally:
+        keras.config.set_floatx("float32")
+
+
 @pytest.mark.parametrize("name", EXACT)
 def test_xla_computes_the_same(name, rng):
     # Eager and XLA draw different noise for one seed, so only exact layers compare.
@@ -275,8 +287,12 @@ def test_non_finite_vectors_are_left_out_and_counted(name, rng):
     assert [float(loss) for loss in poisoned.losses] == [
         float(loss) for loss in masked.losses
     ]
+    # What the decoder gets is finite as well.
+    for value in poisoned(bad, training=False).values():
+        assert np.isfinite(value).all()
     results = metric_results(poisoned)
-    assert results.pop("nonfinite") == 8.0
+    assert results.pop("nonfinite") == 12.0
+    masked(x, mask=mask, training=False)
     expected = metric_results(masked)
     assert expected.pop("nonfinite") == 0.0
     assert results == expected

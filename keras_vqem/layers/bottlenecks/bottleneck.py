@@ -9,6 +9,10 @@ from keras import ops
 
 from keras_vqem.layers import replicas
 from keras_vqem.layers.bottlenecks import code_metrics, groupings, segments
+from keras_vqem.layers.bottlenecks.checks import concrete, whole_number
+
+# Of a vector's squared norm; twice its root still squares within float32.
+LARGEST_SQUARE = 1e37
 
 
 class Bottleneck(keras.layers.Layer):
@@ -23,7 +27,9 @@ class Bottleneck(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         self._losses = replicas.LossesByThread()
-        self.nonfinite = keras.metrics.Sum(name=self._metric_name("nonfinite"))
+        self.nonfinite = keras.metrics.Sum(
+            name=self._metric_name("nonfinite"), dtype="float32"
+        )
 
     def _metric_name(self, metric):
         # Layers that the user named report under that name, so that two in one model
@@ -54,15 +60,20 @@ class Bottleneck(keras.layers.Layer):
         """[N, D] float32 rows, their [N] weights, and how many are bad."""
         self._check_input_shape(inputs.shape)
         rows = ops.reshape(ops.cast(inputs, "float32"), (-1, self._dim))
-        # The squared norm is finite exactly if distances can be computed.
-        finite = ops.isfinite(ops.sum(ops.square(rows), axis=-1))
+        # False for NaN and infinity, and for what would overflow in distances.
+        finite = ops.sum(ops.square(rows), axis=-1) < LARGEST_SQUARE
         keep = ops.ones_like(finite)
         if mask is not None:
-            if len(mask.shape) != len(inputs.shape) - 1:
+            mask = ops.convert_to_tensor(mask)
+            lead = tuple(inputs.shape[:-1])
+            if len(mask.shape) != len(lead) or any(
+                None not in pair and pair[0] != pair[1]
+                for pair in zip(mask.shape, lead, strict=True)
+            ):
                 raise ValueError(
-                    f"`mask` must have one value a vector: shape "
-                    f"{tuple(inputs.shape[:-1])} for inputs of shape "
-                    f"{tuple(inputs.shape)}, received {tuple(mask.shape)}."
+                    f"`mask` must have one value a vector: shape {lead} for inputs of "
+                    f"shape {tuple(inputs.shape)}, received {tuple(mask.shape)}. To "
+                    f"mask whole examples repeat their value for each vector."
                 )
             keep = ops.reshape(ops.cast(mask, "bool"), (-1,))
         return (
@@ -73,6 +84,7 @@ class Bottleneck(keras.layers.Layer):
 
     def _prepare(self, inputs):
         """`inputs` as a tensor, the layer built for them."""
+        concrete("encode", inputs)
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         if not self.built:
             self.build(inputs.shape)
@@ -92,11 +104,6 @@ class Bottleneck(keras.layers.Layer):
         scale = replicas.num_replicas() / ops.maximum(count, 1.0)
         return ops.sum(values * keep) * scale
 
-    def _straight_through(self, inputs, quantized):
-        """`quantized` to the bit, with the gradient of the identity to `inputs`."""
-        quantized = ops.stop_gradient(ops.cast(quantized, inputs.dtype))
-        return quantized + (inputs - ops.stop_gradient(inputs))
-
     def compute_mask(self, inputs, mask=None):
         if mask is None:
             return None
@@ -115,18 +122,15 @@ class DiscreteBottleneck(Bottleneck):
 
     def __init__(self, num_codes, groups=None, **kwargs):
         super().__init__(**kwargs)
-        if int(num_codes) != num_codes or num_codes < 2:
-            raise ValueError(
-                f"`num_codes` must be a whole number of at least 2, received "
-                f"{num_codes!r}: with fewer there is nothing to choose."
-            )
-        self.num_codes = int(num_codes)
+        self.num_codes = whole_number("num_codes", num_codes, 2)
         self.groups = groupings.get(groups)
         shape = (self.num_codes, self.groups.num_codebooks)
         self.perplexity = code_metrics.CodePerplexity(
-            *shape, name=self._metric_name("perplexity")
+            *shape, name=self._metric_name("perplexity"), dtype="float32"
         )
-        self.usage = code_metrics.CodeUsage(*shape, name=self._metric_name("usage"))
+        self.usage = code_metrics.CodeUsage(
+            *shape, name=self._metric_name("usage"), dtype="float32"
+        )
 
     def _update_metrics(self, counts, nonfinite):
         self.perplexity.update_state(counts)
@@ -146,6 +150,8 @@ class DiscreteBottleneck(Bottleneck):
         Returns:
             float32 [..., num_codes].
         """
+        concrete("assignments", samples)
+        samples = self._in_range(samples)
         flat = ops.reshape(samples, (-1, samples.shape[-1]))
         offset = ops.arange(ops.shape(flat)[0], dtype="int32")[:, None] * self.num_codes
         ones = ops.ones_like(ops.reshape(flat, (-1,)), dtype="float32")
@@ -173,24 +179,32 @@ class DiscreteBottleneck(Bottleneck):
         return ops.cast(ops.reshape(rows, (*lead, self._dim)), self.compute_dtype)
 
     def _check_codes(self, codes):
-        """Integer codes as a tensor, in range; flattened to [N] or [N, G]."""
+        """Codes in range, flattened to [N] or [N, G] int32."""
         if not self.built:
             raise ValueError(
                 f"{type(self).__name__} {self.name!r} has no codebook yet. Call it on "
                 f"data, build it with build(input_shape), or load its weights first."
             )
-        codes = ops.convert_to_tensor(codes)
+        concrete("decode", codes)
+        codes = self._in_range(codes)
         tail = self.groups.code_shape
-        if not keras.backend.is_int_dtype(codes.dtype):
-            raise ValueError(
-                f"Codes are integers, received {codes.dtype}. Pass what `encode` "
-                f"returns, or cast with ops.cast(codes, 'int32')."
-            )
         if tail and tuple(codes.shape[-1:]) != tail:
             raise ValueError(
                 f"This layer has {tail[0]} codes per position: codes must have shape "
                 f"[..., {tail[0]}], received {tuple(codes.shape)}."
             )
+        return ops.reshape(codes, (-1, *tail))
+
+    def _in_range(self, codes):
+        """Integers of any kind as int32 codes, all between 0 and num_codes - 1."""
+        codes = ops.convert_to_tensor(codes)
+        if not keras.backend.is_int_dtype(codes.dtype):
+            raise ValueError(
+                f"Codes are integers, received {codes.dtype}. Pass what `encode` "
+                f"returns, or cast with ops.cast(codes, 'int32')."
+            )
+        # Compared in int64: num_codes itself may not fit into uint8.
+        codes = ops.cast(codes, "int64")
         message = (
             f"Codes must lie between 0 and {self.num_codes - 1} (`num_codes` is "
             f"{self.num_codes}). Check that they come from a layer of the same size."
@@ -205,7 +219,7 @@ class DiscreteBottleneck(Bottleneck):
             inside = tf.reduce_all((codes >= 0) & (codes < self.num_codes))
             with tf.control_dependencies([tf.debugging.Assert(inside, [message])]):
                 codes = tf.identity(codes)
-        return ops.reshape(ops.cast(codes, "int32"), (-1, *tail))
+        return ops.cast(codes, "int32")
 
     def get_config(self):
         groups = self.groups

@@ -82,7 +82,10 @@ class EMACodebook(keras.layers.Layer):
             return vectors, counts
         average = ops.mean(counts, axis=-1, keepdims=True)
         needy = counts <= self.revival * average
-        offset = keras.random.uniform((), seed=self.seed_generator)
+        # Short of 1, where float32 would round the last place up beyond the end.
+        offset = keras.random.uniform(
+            (), maxval=0.99, dtype="float32", seed=self.seed_generator
+        )
 
         def place():
             found, given = self._find_places(pieces, keep, needy, offset)

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_vqem.layers.bottlenecks import posterior, segments
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
+from keras_vqem.layers.bottlenecks.checks import whole_number
 
 
 class CodebookBottleneck(DiscreteBottleneck):
@@ -62,9 +63,12 @@ class CodebookBottleneck(DiscreteBottleneck):
         if learning:
             self._end_step(vectors, counts, still, kept, batch_counts)
 
-        quantized = self._like(self.groups.merge(quantized), inputs, self._dim)
+        # The gradient of the identity, and `quantized` to the bit: the bracket is 0.
+        quantized = ops.stop_gradient(self.groups.merge(quantized))
+        quantized = quantized + (rows - ops.stop_gradient(rows))
+        quantized = ops.cast(quantized, self.compute_dtype)
         return {
-            "quantized": self._straight_through(inputs, quantized),
+            "quantized": self._like(quantized, inputs, self._dim),
             "codes": self._codes_like(codes, inputs),
             "samples": self._codes_like(self._full(samples), inputs, self._draws),
         }
@@ -84,7 +88,10 @@ class CodebookBottleneck(DiscreteBottleneck):
         noise = ()
         if num_samples is not None:
             shape = (*ops.shape(pieces)[:2], num_samples, 2)
-            noise = (keras.random.uniform(shape, seed=self.seed_generator),)
+            uniforms = keras.random.uniform(
+                shape, dtype="float32", seed=self.seed_generator
+            )
+            noise = (uniforms,)
 
         def assign(*parts):
             return posterior.assign(*parts, temperature=self.temperature)
@@ -126,6 +133,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         Returns:
             int32 codes [..., num_samples], or [..., G, num_samples].
         """
+        num_samples = whole_number("num_samples", num_samples, 1)
         inputs = self._prepare(inputs)
         pieces = self.groups.split(self._rows(inputs)[0])
         _, samples = self._assign(pieces, *self._read_codebook(), num_samples)
@@ -135,7 +143,8 @@ class CodebookBottleneck(DiscreteBottleneck):
         """The vectors that codes stand for, in the layer's compute dtype.
 
         Exactly what calling the layer outside training returns as `quantized`, given
-        the codes of `encode`; and `encode` of the result gives the codes back.
+        the codes of `encode`; and `encode` of the result gives the codes back (if
+        they have a place in the codebook, and no two codes share it).
 
         Args:
             codes: Integers [...], or [..., G] for a layer with G groups.

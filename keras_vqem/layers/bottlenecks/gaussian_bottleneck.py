@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_vqem.layers.bottlenecks.bottleneck import Bottleneck
+from keras_vqem.layers.bottlenecks.checks import whole_number
 from keras_vqem.layers.replicas import ReplicaSeedGenerator
 
 
@@ -48,16 +49,14 @@ class GaussianBottleneck(Bottleneck):
 
     def __init__(self, latent_dim=None, kl_weight=1.0, seed=None, **kwargs):
         super().__init__(**kwargs)
-        if latent_dim is not None and latent_dim < 1:
-            raise ValueError(
-                f"`latent_dim` must be at least 1, or None for the size of the inputs; "
-                f"received {latent_dim!r}."
-            )
+        if latent_dim is not None:
+            remedy = "Use None for the size of the inputs."
+            latent_dim = whole_number("latent_dim", latent_dim, 1, remedy)
         self.latent_dim = latent_dim
         self.kl_weight = kl_weight
         self.seed = seed
         self.seed_generator = ReplicaSeedGenerator(seed)
-        self.kl = keras.metrics.Mean(name=self._metric_name("kl"))
+        self.kl = keras.metrics.Mean(name=self._metric_name("kl"), dtype="float32")
 
     def build(self, input_shape):
         super().build(input_shape)
@@ -82,7 +81,9 @@ class GaussianBottleneck(Bottleneck):
         mean, log_variance = self._moments(rows)
         latent = mean
         if training:
-            noise = keras.random.normal(ops.shape(mean), seed=self.seed_generator)
+            noise = keras.random.normal(
+                ops.shape(mean), dtype="float32", seed=self.seed_generator
+            )
             latent = mean + ops.exp(0.5 * log_variance) * noise
         kl = 0.5 * ops.sum(
             ops.square(mean) + ops.exp(log_variance) - 1.0 - log_variance, axis=-1

@@ -5,8 +5,12 @@ codebooks, each with the `M` pieces it codes. Everything between `split` and `me
 is then the same whether a vector has one code or ten.
 """
 
+import numbers
+
 import keras
 from keras import ops
+
+from keras_vqem.layers.bottlenecks.checks import whole_number
 
 
 class Whole:
@@ -44,12 +48,7 @@ class Whole:
 
 class _Groups(Whole):
     def __init__(self, num_groups):
-        if int(num_groups) != num_groups or num_groups < 1:
-            raise ValueError(
-                f"`num_groups` must be a whole number of at least 1, received "
-                f"{num_groups!r}."
-            )
-        self.num_groups = int(num_groups)
+        self.num_groups = whole_number("num_groups", num_groups, 1)
         self.code_shape = (self.num_groups,)
 
     def build(self, layer, dim):
@@ -170,9 +169,7 @@ class Projections(Slices):
 
     def __init__(self, num_groups, dim=None, seed=0):
         super().__init__(num_groups)
-        if dim is not None and dim < 1:
-            raise ValueError(f"`dim` must be at least 1, received {dim!r}.")
-        self.dim = dim
+        self.dim = None if dim is None else whole_number("dim", dim, 1)
         self.seed = seed
 
     def build(self, layer, dim):
@@ -210,7 +207,7 @@ def get(groups):
         return Whole()
     if isinstance(groups, dict):
         return keras.saving.deserialize_keras_object(groups)
-    if isinstance(groups, int):
+    if isinstance(groups, numbers.Real):
         return Slices(groups)
     if isinstance(groups, _Groups):
         # Cloned, since a projection's frame belongs to one layer.

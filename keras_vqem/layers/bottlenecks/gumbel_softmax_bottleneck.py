@@ -100,7 +100,7 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
         codes = ops.argmax(logits, axis=-1)
         if training:
             uniform = keras.random.uniform(
-                ops.shape(logits), minval=1e-20, seed=self.seed_generator
+                ops.shape(logits), 1e-20, dtype="float32", seed=self.seed_generator
             )
             noisy = logits - ops.log(-ops.log(uniform))
             samples = ops.argmax(noisy, axis=-1)

@@ -4,8 +4,10 @@ The posterior is that of a mixture of Gaussians with equal weights and variance 
 
     p(j | x) ~ exp(-|x - e_j|^2 / T) = exp((2 x . e_j - |e_j|^2) / T) * const(x),
 
-so one matrix product gives all logits. It runs over rows in chunks: the largest thing
-ever held is `LOGITS_PER_CHUNK` numbers, whatever N and K are.
+so one matrix product gives all logits. It runs over rows in chunks, so that nothing
+held is larger than `LOGITS_PER_CHUNK` numbers, whatever N and K are, but for inputs,
+outputs and noise themselves. The two terms cancel in float32: vectors whose mean is
+more than about 100 times as far from 0 as they are from each other should be centred.
 """
 
 import math
@@ -62,7 +64,10 @@ def assign(rows, codebook, usable, uniforms=None, *, temperature=1.0):
         return (codes, *(_draw(logits, uniforms, block) for uniforms in noise))
 
     arguments = (rows,) if uniforms is None else (rows, uniforms)
-    largest = max(1, LOGITS_PER_CHUNK // bias.shape[0])
+    largest = bias.shape[0]
+    if uniforms is not None:
+        largest = max(largest, uniforms.shape[1] * block)
+    largest = max(1, LOGITS_PER_CHUNK // largest)
     codes, *samples = _in_chunks(assign_chunk, arguments, largest)
     return codes, samples[0] if samples else codes[:, None]
 

@@ -1,5 +1,7 @@
 """A number that a layer may anneal over its training steps."""
 
+import numbers
+
 import keras
 from keras import ops
 
@@ -15,9 +17,10 @@ class Scheduled:
         if isinstance(value, dict):
             value = keras.optimizers.schedules.deserialize(value)
         self._schedule = value
+        self._above = above
         if isinstance(value, keras.optimizers.schedules.LearningRateSchedule):
             return
-        fits = isinstance(value, (int, float)) and (
+        fits = isinstance(value, numbers.Real) and (
             value > above if within is None else within[0] <= value <= within[1]
         )
         if not fits:
@@ -30,6 +33,7 @@ class Scheduled:
                 f"`{name}` must be a number {wanted}, or a schedule from "
                 f"keras.optimizers.schedules; received {value!r}."
             )
+        self._schedule = float(value)
 
     def build(self, layer):
         self._steps = None
@@ -47,7 +51,9 @@ class Scheduled:
         """This training step's value."""
         if self._steps is None:
             return self._schedule
-        return ops.cast(self._schedule(self._steps), "float32")
+        value = ops.cast(self._schedule(self._steps), "float32")
+        # A schedule may end at the bound itself, where a temperature divides by 0.
+        return value if self._above is None else ops.maximum(value, self._above + 1e-6)
 
     def step(self):
         """Counts one training step."""

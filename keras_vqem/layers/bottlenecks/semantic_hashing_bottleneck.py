@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
+from keras_vqem.layers.bottlenecks.checks import whole_number
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 from keras_vqem.layers.replicas import ReplicaSeedGenerator
 
@@ -44,16 +45,16 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
     """
 
     def __init__(self, num_bits, noise=0.5, discrete_rate=0.5, seed=None, **kwargs):
-        if int(num_bits) != num_bits or not 1 <= num_bits <= 20:
+        num_bits = whole_number("num_bits", num_bits, 1)
+        if num_bits > 20:
             raise ValueError(
-                f"`num_bits` must be a whole number from 1 to 20, received "
-                f"{num_bits!r}. For more bits cut the vectors and give each part a "
-                f"layer of its own."
+                f"`num_bits` must be from 1 to 20, received {num_bits}. For more bits "
+                f"cut the vectors and give each part a layer of its own."
             )
         if noise < 0:
             raise ValueError(f"`noise` must not be negative, received {noise!r}.")
-        super().__init__(2 ** int(num_bits), **kwargs)
-        self.num_bits = int(num_bits)
+        super().__init__(2**num_bits, **kwargs)
+        self.num_bits = num_bits
         self.noise = noise
         self.discrete_rate = Scheduled(discrete_rate, "discrete_rate", within=(0, 1))
         self.seed = seed
@@ -83,8 +84,8 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
         v = ops.matmul(rows, self.kernel) + self.bias
         codes = _pack(v > 0)
         if training:
-            v = v + keras.random.normal(
-                ops.shape(v), stddev=self.noise, seed=self.seed_generator
+            v = v + self.noise * keras.random.normal(
+                ops.shape(v), dtype="float32", seed=self.seed_generator
             )
             soft = ops.clip(1.2 * ops.sigmoid(v) - 0.1, 0.0, 1.0)
             hard = ops.cast(v > 0, "float32") + (soft - ops.stop_gradient(soft))
@@ -108,7 +109,9 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
         """[N, 1] booleans, alike for all rows of one example."""
         shape = ops.shape(inputs)
         draws = keras.random.uniform(
-            (shape[0], *(1 for _ in shape[1:])), seed=self.seed_generator
+            (shape[0], *(1 for _ in shape[1:])),
+            dtype="float32",
+            seed=self.seed_generator,
         )
         draws = ops.broadcast_to(draws, (*shape[:-1], 1))
         return ops.reshape(draws, (-1, 1)) < self.discrete_rate.value()

@@ -1,7 +1,9 @@
 """VQEMBottleneck: a codebook trained with hard EM or Monte-Carlo soft EM."""
 
 import keras
+import numpy as np
 
+from keras_vqem.layers.bottlenecks.checks import whole_number
 from keras_vqem.layers.bottlenecks.codebook import EMACodebook
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
 from keras_vqem.layers.replicas import ReplicaSeedGenerator
@@ -53,7 +55,9 @@ class VQEMBottleneck(CodebookBottleneck):
         initializer: `"data"` (see above), or a Keras initializer. For codes of your
             own: `keras.initializers.Constant(codes[None])`, or with groups an array
             [num_codebooks, num_codes, size of a piece]. Each starts with a count of
-            1, as if it had got one vector of every batch so far.
+            1, as if it had got one vector of every batch so far. (A layer that is
+            never trained, `trainable=False` from the start, never sees data: give it
+            codes.)
         revival: Share of the average use below which a code is moved; 0 never does.
             0.01 to 0.1 are sensible.
         seed: Seed of the draws and of revival.
@@ -115,12 +119,13 @@ class VQEMBottleneck(CodebookBottleneck):
         super().__init__(
             num_codes, groups=groups, commitment_weight=commitment_weight, **kwargs
         )
-        if num_samples is not None and (
-            int(num_samples) != num_samples or num_samples < 1
-        ):
+        if num_samples is not None:
+            remedy = "Use None for hard EM."
+            num_samples = whole_number("num_samples", num_samples, 1, remedy)
+        if isinstance(initializer, np.ndarray):
             raise ValueError(
-                f"`num_samples` must be None for hard EM, or a whole number of at "
-                f"least 1 for soft EM; received {num_samples!r}."
+                "`initializer` must be 'data' or a Keras initializer. For codes of "
+                "your own use keras.initializers.Constant(codes[None])."
             )
         if not temperature > 0:
             raise ValueError(

@@ -69,6 +69,14 @@ def test_gumbel_hardens_as_the_temperature_falls(rng):
     assert distances[2] < 0.05
 
 
+def test_a_temperature_may_fall_to_0(rng):
+    schedule = schedules.PolynomialDecay(1.0, 2, 0.0)
+    layer = GumbelSoftmaxBottleneck(5, temperature=schedule, seed=1)
+    for _ in range(4):
+        outputs = layer(rng.normal(size=(9, 4)).astype("float32"), training=True)
+        assert np.isfinite(outputs["quantized"]).all()
+
+
 def test_gumbel_straight_through_sends_code_vectors(rng):
     x = tf.constant(rng.normal(size=(20, 4)).astype("float32"))
     layer = GumbelSoftmaxBottleneck(5, temperature=1.0, straight_through=True, seed=1)

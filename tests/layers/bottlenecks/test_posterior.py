@@ -106,6 +106,18 @@ def largest_tensor(function, *arguments):
     return largest
 
 
+def test_many_draws_from_few_codes_are_chunked_too(monkeypatch):
+    monkeypatch.setattr(posterior, "LOGITS_PER_CHUNK", 2**12)
+    noise = tf.TensorSpec((400, 50, 2))
+    function = tf.function(
+        lambda noise: posterior.assign(
+            tf.ones((400, 2)), tf.ones((16, 2)), tf.ones(16, bool), noise
+        )
+    )
+    # Noise and draws themselves, but not draws times codes.
+    assert largest_tensor(function, noise) <= 2 * 400 * 50 * 2
+
+
 @pytest.mark.parametrize("samples", [None, 3])
 def test_a_training_step_never_holds_rows_over_the_codebook(samples, monkeypatch):
     rows, codes, dim = 64, 4096, 4

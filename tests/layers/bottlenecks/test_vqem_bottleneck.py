@@ -211,6 +211,9 @@ def test_metrics_carry_the_name_a_user_gave():
         ({"revival": 1.0}, "share of the average"),
         ({"groups": 0}, "at least 1"),
         ({"groups": "slices"}, "Slices, SharedSlices"),
+        ({"num_codes": None}, "at least 2"),
+        ({"num_samples": 2.5}, "whole number"),
+        ({"initializer": np.zeros((8, 4))}, "initializers.Constant"),
     ],
 )
 def test_wrong_arguments(arguments, message):
@@ -231,6 +234,14 @@ def test_wrong_inputs(rng):
         layer.encode(np.zeros((2, 5), "float32"))
     with pytest.raises(ValueError, match="one value a vector"):
         layer(np.zeros((2, 3, 4), "float32"), mask=np.ones(2, bool))
+    with pytest.raises(ValueError, match="one value a vector"):
+        layer(np.zeros((2, 3, 4), "float32"), mask=[[True], [False]])
+    with pytest.raises(ValueError, match="at least 1"):
+        layer.sample(np.zeros((2, 4), "float32"), 0)
+    with pytest.raises(ValueError, match="symbolic"):
+        layer.encode(keras.Input((4,)))
+    with pytest.raises(ValueError, match="symbolic"):
+        layer.decode(keras.Input((), dtype="int32"))
     with pytest.raises(ValueError, match="divides 4"):
         VQEMBottleneck(8, groups=3)(np.zeros((2, 4), "float32"))
     with pytest.raises(ValueError, match=r"num_groups \* dim <= 4"):
@@ -252,6 +263,36 @@ def test_wrong_codes():
     np.testing.assert_array_equal(graph([[7, 0]]), layer.decode([[7, 0]]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="between 0 and 7"):
         graph(tf.constant([[0, 8]]))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int64"])
+def test_codes_of_any_integer_type(dtype, rng):
+    # uint8 is the natural store of 256 codes, which it cannot count to.
+    layer = VQEMBottleneck(256, initializer="random_normal")
+    layer.build((None, 3))
+    codes = np.array([[0, 1, 127]], dtype)
+    expected = layer.codebook[0].numpy()[codes.astype("int64")]
+    for decode in (layer.decode, tf.function(layer.decode)):
+        np.testing.assert_array_equal(decode(tf.constant(codes)), expected)
+    rows = layer.assignments(codes)
+    np.testing.assert_array_equal(np.flatnonzero(rows[0]), [0, 1, 127])
+
+
+def test_assignments_of_what_is_no_code():
+    with pytest.raises(ValueError, match="between 0 and 2"):
+        VQEMBottleneck(3).assignments([[3], [0]])
+
+
+def test_numpy_numbers_are_welcome():
+    layer = VQEMBottleneck(np.int64(4), np.int64(2), groups=np.int64(2))
+    outputs = layer(np.eye(2), training=True)
+    assert outputs["samples"].shape == (2, 2, 2)
+
+
+def test_integer_vectors_become_floats():
+    layer = VQEMBottleneck(2, num_samples=3, temperature=10.0, seed=1)
+    outputs = layer(np.array([[0, 0], [9, 9], [1, 0], [9, 8]]), training=True)
+    assert outputs["quantized"].dtype == "float32"
 
 
 def test_checkpoint_names_are_stable():
