@@ -93,9 +93,5 @@ def state(layer):
     return {f"{i} {w.name}": w.numpy() for i, w in enumerate(layer.weights)}
 
 
-def ema_state(layer):
-    return layer.codebook.numpy(), layer.counts.numpy()
-
-
 def metric_results(layer):
     return {metric.name: float(metric.result()) for metric in layer.metrics}

@@ -82,9 +82,9 @@ class Bottleneck(keras.layers.Layer):
             ops.sum(ops.cast(keep & ~finite, "float32")),
         )
 
-    def _prepare(self, inputs):
-        """`inputs` as a tensor, the layer built for them."""
-        concrete("encode", inputs)
+    def _prepare(self, inputs, method="encode"):
+        """`inputs` of a method as a tensor, the layer built for them."""
+        concrete(method, inputs)
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         if not self.built:
             self.build(inputs.shape)

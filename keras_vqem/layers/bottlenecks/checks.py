@@ -8,7 +8,7 @@ import keras
 def whole_number(name, value, least, remedy=None):
     """`value` as an int of at least `least`, or a ValueError."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if number and int(value) == value and value >= least:
+    if number and value % 1 == 0 and value >= least:
         return int(value)
     raise ValueError(
         f"`{name}` must be a whole number of at least {least}, received {value!r}."

@@ -134,7 +134,7 @@ class CodebookBottleneck(DiscreteBottleneck):
             int32 codes [..., num_samples], or [..., G, num_samples].
         """
         num_samples = whole_number("num_samples", num_samples, 1)
-        inputs = self._prepare(inputs)
+        inputs = self._prepare(inputs, "sample")
         pieces = self.groups.split(self._rows(inputs)[0])
         _, samples = self._assign(pieces, *self._read_codebook(), num_samples)
         return self._codes_like(samples, inputs, num_samples)

@@ -6,8 +6,8 @@ The posterior is that of a mixture of Gaussians with equal weights and variance 
 
 so one matrix product gives all logits. It runs over rows in chunks, so that nothing
 held is larger than `LOGITS_PER_CHUNK` numbers, whatever N and K are, but for inputs,
-outputs and noise themselves. The two terms cancel in float32: vectors whose mean is
-more than about 100 times as far from 0 as they are from each other should be centred.
+outputs, noise and the codebook itself. The two terms cancel in float32: vectors whose
+mean is many times as far from 0 as they are from each other should be centred.
 """
 
 import math
@@ -17,7 +17,7 @@ import tensorflow as tf
 from keras import ops
 
 # 64 MiB of float32. Smaller chunks pack the codebook for the matrix product more
-# often (a quarter of this costs 1.3x at K=4096), larger ones only cost memory.
+# often, which costs time; larger ones only cost memory.
 LOGITS_PER_CHUNK = 2**24
 
 # A logit that never wins and whose exponential is 0, yet finite.

@@ -82,6 +82,15 @@ def test_chunks_change_nothing(rows, dynamic, rng, monkeypatch):
         np.testing.assert_array_equal(a, b)
 
 
+def test_an_offset_of_ten_spreads_swaps_no_codes(rng):
+    # Logits are differences of large numbers then; decision 0005 gives the range.
+    x = (rng.normal(size=(500, 16)) + 10).astype("float32")
+    codebook = (rng.normal(size=(32, 16)) + 10).astype("float32")
+    codes, _ = draws(x, codebook, samples=1)
+    exact = reference.squared_distances(x.astype("float64"), codebook.astype("float64"))
+    np.testing.assert_array_equal(codes, exact.argmin(-1))
+
+
 def test_no_rows_at_all():
     codes, samples = draws(np.zeros((0, 3)), np.eye(3), samples=4)
     assert codes.shape == (0,) and samples.shape == (0, 4)

@@ -213,6 +213,7 @@ def test_metrics_carry_the_name_a_user_gave():
         ({"groups": "slices"}, "Slices, SharedSlices"),
         ({"num_codes": None}, "at least 2"),
         ({"num_samples": 2.5}, "whole number"),
+        ({"num_samples": float("nan")}, "whole number"),
         ({"initializer": np.zeros((8, 4))}, "initializers.Constant"),
     ],
 )
@@ -240,6 +241,8 @@ def test_wrong_inputs(rng):
         layer.sample(np.zeros((2, 4), "float32"), 0)
     with pytest.raises(ValueError, match="symbolic"):
         layer.encode(keras.Input((4,)))
+    with pytest.raises(ValueError, match="`sample` takes tensors"):
+        layer.sample(keras.Input((4,)), 2)
     with pytest.raises(ValueError, match="symbolic"):
         layer.decode(keras.Input((), dtype="int32"))
     with pytest.raises(ValueError, match="divides 4"):
