@@ -10,14 +10,28 @@ from keras_vqem.layers.bottlenecks.semantic_hashing_bottleneck import (
 )
 from keras_vqem.layers.bottlenecks.vq_bottleneck import VQBottleneck
 from keras_vqem.layers.bottlenecks.vqem_bottleneck import VQEMBottleneck
+from keras_vqem.layers.cached_attention import CachedAttention
+from keras_vqem.layers.feed_forward import FeedForward
+from keras_vqem.layers.sequence_compressor import SequenceCompressor
+from keras_vqem.layers.sequence_decompressor import SequenceDecompressor
+from keras_vqem.layers.tied_embedding import TiedEmbedding
+from keras_vqem.layers.transformer_decoder import TransformerDecoder
+from keras_vqem.layers.transformer_encoder import TransformerEncoder
 
 __all__ = [
+    "CachedAttention",
+    "FeedForward",
     "GaussianBottleneck",
     "GumbelSoftmaxBottleneck",
     "Projections",
     "SemanticHashingBottleneck",
+    "SequenceCompressor",
+    "SequenceDecompressor",
     "SharedSlices",
     "Slices",
+    "TiedEmbedding",
+    "TransformerDecoder",
+    "TransformerEncoder",
     "VQBottleneck",
     "VQEMBottleneck",
 ]

@@ -1,1 +1,16 @@
 """Corpora and text processing for translation."""
+
+from keras_vqem.text.batches import TokenBatches
+from keras_vqem.text.cleaning import CleaningSummary, clean
+from keras_vqem.text.parallel_corpus import ParallelCorpus
+from keras_vqem.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_vqem.text.translation_data import TranslationData
+
+__all__ = [
+    "CleaningSummary",
+    "ParallelCorpus",
+    "SentencePieceTokenizer",
+    "TokenBatches",
+    "TranslationData",
+    "clean",
+]

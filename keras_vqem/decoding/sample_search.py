@@ -1,0 +1,93 @@
+"""sample_search: ids drawn from the distribution of the model."""
+
+import keras
+import tensorflow as tf
+
+from keras_vqem.decoding.loop import emit
+from keras_vqem.layers.bottlenecks.checks import whole_number
+
+
+def sample_search(
+    step,
+    state,
+    batch_size,
+    start_id,
+    end_id,
+    max_length,
+    min_length=0,
+    temperature=1.0,
+    top_k=None,
+    *,
+    seed,
+    pad_id=0,
+):
+    """Writes sequences by drawing each id from the softmax of the logits.
+
+    The draws depend on `seed` and nothing else: the same seed gives the same
+    sequences, eagerly and in a graph. (A row's draws do depend on its place in the
+    batch.)
+
+    Args:
+        step, state, batch_size, start_id, end_id, max_length, min_length, pad_id: As
+            in `keras_vqem.decoding.greedy_search`.
+        temperature: Divides the logits; a number or a scalar tensor. Below 1 probable
+            ids become more so; 0 is greedy search.
+        top_k: If given, only this many most probable ids can be drawn.
+        seed: Two integers, as a sequence or a tensor int32 [2].
+
+    Returns:
+        Ids [batch, L] int32, as in `greedy_search`.
+
+    Example:
+
+    >>> def coin(ids, state, position):
+    ...     return keras.ops.zeros((3, 2)), state
+    >>> ids = keras_vqem.decoding.sample_search(
+    ...     coin, (), 3, start_id=0, end_id=None, max_length=5, seed=(0, 1))
+    >>> ids.shape
+    TensorShape([3, 5])
+    """
+    if not tf.is_tensor(temperature) and not temperature >= 0:
+        raise ValueError(
+            f"`temperature` must be at least 0, received {temperature!r}. 0 takes the "
+            f"most probable id."
+        )
+    if top_k is not None:
+        top_k = whole_number("top_k", top_k, 1, "Use None to draw from all ids.")
+    seed = tf.cast(seed, tf.int32)
+    if seed.shape.as_list() != [2]:
+        raise ValueError(
+            f"`seed` must be two integers, received shape {seed.shape}. For example "
+            f"seed=(0, 1)."
+        )
+
+    def draw(logits, position):
+        among = None
+        if top_k is not None and top_k < logits.shape[-1]:
+            logits, among = tf.math.top_k(logits, top_k)
+        # Adding Gumbel noise and taking the largest is a draw from the softmax. The
+        # noise is scaled rather than the logits, which would overflow near 0.
+        uniform = tf.random.stateless_uniform(
+            tf.shape(logits),
+            tf.random.fold_in(seed, position),
+            minval=1e-30,  # Not 0, whose noise is infinite.
+        )
+        noise = -keras.ops.log(-keras.ops.log(uniform))
+        drawn = tf.argmax(
+            logits + tf.cast(temperature, tf.float32) * noise,
+            axis=-1,
+            output_type=tf.int32,
+        )
+        return drawn if among is None else tf.gather(among, drawn, batch_dims=1)
+
+    return emit(
+        draw,
+        step,
+        state,
+        batch_size,
+        start_id,
+        end_id,
+        max_length,
+        min_length,
+        pad_id,
+    )

@@ -1,0 +1,111 @@
+"""CachedAttention: multi-head attention whose keys and values can be kept."""
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+
+def padding_bias(mask):
+    """[B, 1, 1, T] to add to attention scores: large and negative where padded.
+
+    Args:
+        mask: Booleans [B, T], True for positions that may be seen; or None.
+    """
+    if mask is None:
+        return None
+    return ops.where(mask, 0.0, -1e9)[:, None, None, :]
+
+
+def causal_bias(length):
+    """[1, 1, T, T] to add to attention scores: no position sees those after it."""
+    places = ops.arange(length)
+    return ops.where(places[:, None] >= places[None, :], 0.0, -1e9)[None, None]
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem")
+class CachedAttention(keras.layers.Layer):
+    """Scaled dot-product attention with several heads, in steps that can be cached.
+
+    `layer(query, memory)` is ordinary attention. A decoder that runs token by token
+    calls its parts: `keys_values(memory)` once for what does not change, or once for
+    every new token with the results concatenated; `split` brings them to the layout
+    that `attend` uses.
+
+    Args:
+        heads: How many; they share the width between them.
+        **kwargs: Arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        query: [B, T, D].
+        memory: [B, S, D], what is attended to; `query` itself for self-attention.
+        bias: Added to the scores, of a shape that broadcasts to [B, heads, T, S].
+
+    Example:
+
+    >>> layer = keras_vqem.layers.CachedAttention(heads=2)
+    >>> x = np.random.default_rng(0).normal(size=(1, 3, 8)).astype("float32")
+    >>> whole = layer(x, x)
+    >>> kept = layer.keys_values(x)
+    >>> last = layer.attend(x[:, 2:], *layer.split(kept))
+    >>> bool(np.allclose(whole[:, 2:], last, atol=1e-6))
+    True
+    """
+
+    def __init__(self, heads, **kwargs):
+        super().__init__(**kwargs)
+        self.heads = heads
+        self.supports_masking = True
+
+    def build(self, query_shape):
+        width = query_shape[-1]
+        if width % self.heads:
+            raise ValueError(
+                f"The width must be a multiple of `heads`: received width {width} and "
+                f"{self.heads} heads. Choose a number of heads that divides it."
+            )
+
+        def dense(name, units):
+            layer = keras.layers.Dense(
+                units, use_bias=False, name=name, dtype=self.dtype_policy
+            )
+            layer.build((None, None, width))
+            return layer
+
+        self.to_query = dense("to_query", width)
+        self.to_keys_values = dense("to_keys_values", 2 * width)
+        self.to_output = dense("to_output", width)
+        self.built = True
+
+    def _by_head(self, x):
+        batch, length, width = ops.shape(x)
+        x = ops.reshape(x, (batch, length, self.heads, width // self.heads))
+        return ops.transpose(x, (0, 2, 1, 3))
+
+    def keys_values(self, memory):
+        """[B, S, 2 D]: what there is to keep of `memory` [B, S, D]."""
+        return self.to_keys_values(memory)
+
+    def split(self, keys_values):
+        """Keys and values, each [B, heads, S, D / heads]."""
+        keys, values = ops.split(keys_values, 2, axis=-1)
+        return self._by_head(keys), self._by_head(values)
+
+    def attend(self, query, keys, values, bias=None):
+        """[B, T, D]: for each of `query` [B, T, D] the mean of what it attends to."""
+        batch, length, width = ops.shape(query)
+        scale = (width // self.heads) ** -0.5
+        query = self._by_head(self.to_query(query) * scale)
+        scores = ops.matmul(query, ops.transpose(keys, (0, 1, 3, 2)))
+        if bias is not None:
+            scores = scores + ops.cast(bias, scores.dtype)
+        # Not ops.softmax, which warns where there is one position to attend to.
+        found = ops.matmul(tf.nn.softmax(scores, axis=-1), values)
+        found = ops.transpose(found, (0, 2, 1, 3))
+        return self.to_output(ops.reshape(found, (batch, length, width)))
+
+    def call(self, query, memory, bias=None):
+        keys, values = self.split(self.keys_values(memory))
+        return self.attend(query, keys, values, bias)
+
+    def get_config(self):
+        return {**super().get_config(), "heads": self.heads}

@@ -1,0 +1,24 @@
+"""Sines and cosines that tell positions apart."""
+
+import numpy as np
+from keras import ops
+
+
+def position_signal(length, width, start=0, dtype="float32"):
+    """[1, length, width]: sines, then cosines, of wavelengths from 2 pi to 20,000 pi.
+
+    Args:
+        length: How many positions, a number or a scalar tensor.
+        width: Size of the vectors; even.
+        start: The first position.
+        dtype: Of the result.
+
+    Returns:
+        A tensor to add to embeddings.
+    """
+    half = width // 2
+    rates = 10_000.0 ** (-np.arange(half) / max(half - 1, 1))
+    places = ops.cast(ops.arange(length) + start, "float32")
+    angles = places[:, None] * rates.astype("float32")
+    signal = ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
+    return ops.cast(signal[None], dtype)

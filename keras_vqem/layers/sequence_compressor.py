@@ -1,0 +1,108 @@
+"""SequenceCompressor: a sequence made 2, 4, 8... times shorter."""
+
+import keras
+from keras import ops
+
+from keras_vqem.layers.cached_attention import CachedAttention, padding_bias
+from keras_vqem.layers.convolution_block import ConvolutionBlock
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem")
+class SequenceCompressor(keras.layers.Layer):
+    """Halves a sequence several times: residual convolutions, then pairs into one.
+
+    The vectors that come out are normalised, so that a codebook finds them on one
+    scale however training goes. Padding changes nothing: a sequence gives the same
+    vectors whatever the length it was padded to.
+
+    Args:
+        halvings: How many times; n_c in the paper.
+        dropout: After the residual convolutions.
+        heads: Heads of an attention to a memory, before the first halving; None for
+            no such attention.
+        **kwargs: Arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: [B, T, D], T a multiple of 2 ** halvings.
+        mask: Booleans [B, T], False for padding.
+        memory, memory_mask: [B, S, D] and [B, S]; used with `heads` only.
+
+    Returns:
+        [B, T / 2 ** halvings, D].
+
+    Example:
+
+    >>> layer = keras_vqem.layers.SequenceCompressor(halvings=3)
+    >>> layer(np.ones((2, 16, 8), "float32")).shape
+    TensorShape([2, 2, 8])
+    """
+
+    def __init__(self, halvings, dropout=0.0, heads=None, **kwargs):
+        super().__init__(**kwargs)
+        self.halvings = halvings
+        self.dropout = dropout
+        self.heads = heads
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        policy, width = self.dtype_policy, input_shape[-1]
+
+        def made(layer, shape=input_shape):
+            layer.build(shape)
+            return layer
+
+        def norm(name):
+            return made(
+                keras.layers.LayerNormalization(epsilon=1e-6, name=name, dtype=policy)
+            )
+
+        steps = range(self.halvings)
+        self.convolutions = [
+            made(ConvolutionBlock(self.dropout, name=f"convolution_{i}", dtype=policy))
+            for i in steps
+        ]
+        self.halves = [
+            made(
+                keras.layers.Dense(width, name=f"halve_{i}", dtype=policy),
+                (*input_shape[:-1], 2 * width),
+            )
+            for i in steps
+        ]
+        self.norms = [norm(f"norm_{i}") for i in steps]
+        if self.heads is not None:
+            self.attention_norm = norm("attention_norm")
+            self.attention = made(
+                CachedAttention(self.heads, name="attention", dtype=policy)
+            )
+        self.built = True
+
+    def call(self, inputs, mask=None, memory=None, memory_mask=None, training=None):
+        x = inputs
+        if mask is None:
+            mask = ops.ones(ops.shape(x)[:2], dtype="bool")
+        mask = ops.cast(mask, x.dtype)[..., None]
+        if self.heads is not None:
+            found = self.attention(
+                self.attention_norm(x), memory, padding_bias(memory_mask)
+            )
+            x = x + found
+        for convolution, halve, norm in zip(
+            self.convolutions, self.halves, self.norms, strict=True
+        ):
+            x = convolution(x, mask, training=training) * mask
+            batch, length, width = ops.shape(x)
+            x = norm(halve(ops.reshape(x, (batch, length // 2, 2 * width))))
+            # A pair is there when its first half is: padding comes last.
+            mask = mask[:, ::2]
+        return x
+
+    def compute_mask(self, inputs, mask=None):
+        return None if mask is None else mask[:, :: 2**self.halvings]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "halvings": self.halvings,
+            "dropout": self.dropout,
+            "heads": self.heads,
+        }

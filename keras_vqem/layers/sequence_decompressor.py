@@ -1,0 +1,75 @@
+"""SequenceDecompressor: a sequence made 2, 4, 8... times longer."""
+
+import keras
+from keras import ops
+
+from keras_vqem.layers.convolution_block import ConvolutionBlock
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem")
+class SequenceDecompressor(keras.layers.Layer):
+    """Doubles a sequence several times: residual convolutions, then one into two.
+
+    One into two is a dense layer to twice the width, read as two vectors: a transposed
+    convolution of width and stride 2. Padding changes nothing.
+
+    Args:
+        doublings: How many times; n_c in the paper.
+        dropout: After the residual convolutions.
+        **kwargs: Arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: [B, T, D].
+        mask: Booleans [B, T], False for padding.
+
+    Returns:
+        [B, T * 2 ** doublings, D].
+
+    Example:
+
+    >>> layer = keras_vqem.layers.SequenceDecompressor(doublings=3)
+    >>> layer(np.ones((2, 2, 8), "float32")).shape
+    TensorShape([2, 16, 8])
+    """
+
+    def __init__(self, doublings, dropout=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.doublings = doublings
+        self.dropout = dropout
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        policy, width = self.dtype_policy, input_shape[-1]
+        self.convolutions, self.doubles = [], []
+        for i in range(self.doublings):
+            convolution = ConvolutionBlock(
+                self.dropout, name=f"convolution_{i}", dtype=policy
+            )
+            double = keras.layers.Dense(2 * width, name=f"double_{i}", dtype=policy)
+            convolution.build(input_shape)
+            double.build(input_shape)
+            self.convolutions.append(convolution)
+            self.doubles.append(double)
+        self.built = True
+
+    def call(self, inputs, mask=None, training=None):
+        x = inputs
+        if mask is None:
+            mask = ops.ones(ops.shape(x)[:2], dtype="bool")
+        mask = ops.cast(mask, x.dtype)[..., None]
+        for convolution, double in zip(self.convolutions, self.doubles, strict=True):
+            x = convolution(x, mask, training=training)
+            batch, length, width = ops.shape(x)
+            x = ops.reshape(double(x), (batch, 2 * length, width))
+            mask = ops.repeat(mask, 2, axis=1)
+        return x
+
+    def compute_mask(self, inputs, mask=None):
+        return None if mask is None else ops.repeat(mask, 2**self.doublings, axis=1)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "doublings": self.doublings,
+            "dropout": self.dropout,
+        }

@@ -1,0 +1,69 @@
+"""TransformerBlock: attention and a feed-forward layer, whole or step by step."""
+
+import keras
+from keras import ops
+
+from keras_vqem.layers.cached_attention import CachedAttention
+from keras_vqem.layers.feed_forward import FeedForward
+
+
+class TransformerBlock(keras.layers.Layer):
+    """Pre-norm self-attention, attention to a memory if asked for, feed-forward."""
+
+    def __init__(self, heads, filter_width, dropout, cross=False, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        policy = self.dtype_policy
+
+        def norm(name):
+            return keras.layers.LayerNormalization(
+                epsilon=1e-6, name=name, dtype=policy
+            )
+
+        self.norm = norm("norm")
+        self.attention = CachedAttention(heads, name="attention", dtype=policy)
+        self.cross_norm = norm("cross_norm") if cross else None
+        self.cross = (
+            CachedAttention(heads, name="cross", dtype=policy) if cross else None
+        )
+        self.last_norm = norm("last_norm")
+        self.feed_forward = FeedForward(filter_width, name="feed_forward", dtype=policy)
+        self.dropout = keras.layers.Dropout(dropout, dtype=policy)
+
+    def build(self, input_shape):
+        for layer in (
+            self.norm,
+            self.attention,
+            self.cross_norm,
+            self.cross,
+            self.last_norm,
+            self.feed_forward,
+        ):
+            if layer is not None:
+                layer.build(input_shape)
+        self.built = True
+
+    def call(self, x, bias=None, memory=None, memory_bias=None, training=None):
+        normed = self.norm(x)
+        found = self.attention(normed, normed, bias)
+        x = x + self.dropout(found, training=training)
+        if self.cross is not None:
+            found = self.cross(self.cross_norm(x), memory, memory_bias)
+            x = x + self.dropout(found, training=training)
+        found = self.feed_forward(self.last_norm(x))
+        return x + self.dropout(found, training=training)
+
+    def step(self, x, cache, memory, memory_bias):
+        """One position: `x` [N, 1, D] after those in `cache` [N, t, 2 D].
+
+        Args:
+            memory: Keys and values of the memory, as `CachedAttention.split` gives.
+
+        Returns:
+            The outputs [N, 1, D], and the cache with this position added.
+        """
+        normed = self.norm(x)
+        cache = ops.concatenate([cache, self.attention.keys_values(normed)], axis=1)
+        x = x + self.attention.attend(normed, *self.attention.split(cache))
+        x = x + self.cross.attend(self.cross_norm(x), *memory, memory_bias)
+        return x + self.feed_forward(self.last_norm(x)), cache

@@ -1,0 +1,99 @@
+"""TransformerDecoder: blocks that also attend to a memory, whole or step by step."""
+
+import keras
+from keras import ops
+
+from keras_vqem.layers.cached_attention import causal_bias, padding_bias
+from keras_vqem.layers.transformer_encoder import TransformerEncoder
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem")
+class TransformerDecoder(TransformerEncoder):
+    """A stack of blocks with attention to themselves and to a memory.
+
+    Called on whole sequences it trains, or decodes all positions at once. To decode
+    position by position, take `memories(memory)` and `empty_caches(N)` once, then
+    call `step` for each position: the result is the same, without computing what came
+    before again.
+
+    Args:
+        depth: How many blocks.
+        heads: Of the attention.
+        filter_width: Of the feed-forward layers.
+        dropout: After each attention and feed-forward layer.
+        causal: Whether positions see only themselves and those before.
+        **kwargs: Arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: [B, T, D], positions added.
+        memory: [B, S, D].
+        mask: Booleans [B, T], False for padding; not needed in a causal decoder, where
+            padding comes last and nothing sees it.
+        memory_mask: Booleans [B, S].
+
+    Returns:
+        [B, T, D], normalised.
+
+    Example:
+
+    >>> layer = keras_vqem.layers.TransformerDecoder(2, heads=2, filter_width=16)
+    >>> x = np.random.default_rng(0).normal(size=(1, 3, 8)).astype("float32")
+    >>> whole = layer(x, x)
+    >>> memories, caches = layer.memories(x), layer.empty_caches(1)
+    >>> for t in range(3):
+    ...     last, caches = layer.step(x[:, t : t + 1], caches, memories)
+    >>> bool(np.allclose(whole[:, 2:], last, atol=1e-5))
+    True
+    """
+
+    _cross = True
+
+    def __init__(self, depth, heads, filter_width, dropout=0.0, causal=True, **kwargs):
+        super().__init__(depth, heads, filter_width, dropout, **kwargs)
+        self.causal = causal
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self._width = input_shape[-1]
+
+    def call(self, inputs, memory, mask=None, memory_mask=None, training=None):
+        x = inputs
+        bias = causal_bias(ops.shape(x)[1]) if self.causal else padding_bias(mask)
+        memory_bias = padding_bias(memory_mask)
+        for block in self.blocks:
+            x = block(x, bias, memory, memory_bias, training=training)
+        return self.norm(x)
+
+    def memories(self, memory):
+        """The keys and values of the memory, for each block."""
+        return [
+            block.cross.split(block.cross.keys_values(memory)) for block in self.blocks
+        ]
+
+    def empty_caches(self, rows):
+        """A cache [rows, 0, 2 D] for each block."""
+        return [
+            ops.zeros((rows, 0, 2 * self._width), dtype=self.compute_dtype)
+            for _ in self.blocks
+        ]
+
+    def step(self, x, caches, memories, memory_mask=None):
+        """One position: `x` [N, 1, D] after those in `caches`.
+
+        Args:
+            x: [N, 1, D], position added.
+            caches: From `empty_caches`, or the step before.
+            memories: From `memories`.
+            memory_mask: Booleans [N, S].
+
+        Returns:
+            The normalised outputs [N, 1, D], and the caches for the next step.
+        """
+        bias, kept = padding_bias(memory_mask), []
+        for block, cache, memory in zip(self.blocks, caches, memories, strict=True):
+            x, cache = block.step(x, cache, memory, bias)
+            kept.append(cache)
+        return self.norm(x), kept
+
+    def get_config(self):
+        return {**super().get_config(), "causal": self.causal}

@@ -1,0 +1,341 @@
+"""LatentNMT: the paper's translator, through a few discrete codes."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from keras_vqem.layers import (
+    SequenceCompressor,
+    SequenceDecompressor,
+    TransformerDecoder,
+    replicas,
+)
+from keras_vqem.layers.position_signal import position_signal
+from keras_vqem.models.latent_predictor import LatentPredictor
+from keras_vqem.models.translator import EOS_ID, PAD_ID, Translator
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem")
+class LatentNMT(Translator):
+    """Translates by predicting a few codes, then writing all words at once.
+
+    In training a compressor makes the target 2 ** `halvings` times shorter and the
+    bottleneck turns each of its vectors into a code. From the codes and the source a
+    decompressor and a decoder that sees all positions rebuild the target, every word
+    at once. A latent predictor learns to name the codes from the source. To translate,
+    the predictor finds codes one by one and ends when it predicts the end; the
+    decoder then writes the words in one pass, up to the first end of sentence.
+
+    Args:
+        tokenizer: A `keras_vqem.text.SentencePieceTokenizer`, or what has its
+            `vocabulary_size`, `encode` and `decode`.
+        bottleneck: Any bottleneck of `keras_vqem.layers` that has codes.
+        halvings: n_c; 3 makes one code of eight tokens.
+        attend_source: Whether the compressor attends to the source too.
+        width: Of embeddings and hidden states, and so of the codes' vectors.
+        encoder_layers, decoder_layers, predictor_layers: The three depths.
+        heads: Of each attention.
+        filter_width: Of the feed-forward layers.
+        dropout: After embeddings, attentions, convolutions and feed-forward layers.
+        warmup_steps: Over that many first steps a falling share of the sentences
+            reach the decoder as they leave the compressor, without passing the
+            bottleneck. The decoder so learns to listen before codes mean much; without
+            this it learns to do without them, and they die.
+        **kwargs: Arguments of `keras.Model`.
+
+    Call arguments:
+        inputs: A dict of int32 ids padded with 0: `source_ids` [B, S] and `target_ids`
+            [B, T], each sentence ended by id 1.
+
+    Returns:
+        A dict: `logits` [B, T, vocabulary_size] of the words, `code_logits` [B, N + 1,
+        num_codes + 1] of the predictor, and of the target's codes in a row `codes`
+        [B, N], `samples` [B, N, m] and `code_mask` [B, N].
+
+    Example:
+
+    >>> from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer, TokenBatches
+    >>> corpus = ParallelCorpus.from_numbers(500, seed=0)
+    >>> tokenizer = SentencePieceTokenizer.train(
+    ...     corpus.sources + corpus.targets, vocabulary_size=400)
+    >>> batches = TokenBatches(
+    ...     tokenizer.encode_lines(corpus.sources),
+    ...     tokenizer.encode_lines(corpus.targets), tokens_per_batch=512)
+    >>> model = keras_vqem.models.LatentNMT(
+    ...     tokenizer, keras_vqem.layers.VQEMBottleneck(num_codes=32, num_samples=10),
+    ...     width=32, encoder_layers=1, decoder_layers=1, predictor_layers=1, heads=2,
+    ...     filter_width=64)
+    >>> model.compile()
+    >>> history = model.fit(
+    ...     batches.dataset(), steps_per_epoch=batches.steps_per_epoch, verbose=0)
+    >>> len(model.translate(["twenty-one", "five"]))
+    2
+
+    References:
+        - Roy, Vaswani, Neelakantan, Parmar, 2018. Theory and Experiments on Vector
+          Quantized Autoencoders. arXiv:1805.11063.
+    """
+
+    def __init__(
+        self,
+        tokenizer,
+        bottleneck,
+        halvings=3,
+        attend_source=False,
+        width=512,
+        encoder_layers=6,
+        decoder_layers=6,
+        predictor_layers=2,
+        heads=8,
+        filter_width=2048,
+        dropout=0.1,
+        warmup_steps=1000,
+        **kwargs,
+    ):
+        super().__init__(
+            tokenizer, width, encoder_layers, heads, filter_width, dropout, **kwargs
+        )
+        if not hasattr(bottleneck, "num_codes"):
+            raise ValueError(
+                f"LatentNMT predicts codes, and {type(bottleneck).__name__} has none. "
+                f"Use a discrete bottleneck such as keras_vqem.layers.VQEMBottleneck."
+            )
+        self.bottleneck = bottleneck
+        self.halvings = halvings
+        self.attend_source = attend_source
+        self.decoder_layers = decoder_layers
+        self.predictor_layers = predictor_layers
+        self.warmup_steps = warmup_steps
+        self.compressor = SequenceCompressor(
+            halvings, dropout, heads=heads if attend_source else None, name="compressor"
+        )
+        self.decompressor = SequenceDecompressor(halvings, dropout, name="decompressor")
+        self.decoder = TransformerDecoder(
+            decoder_layers, heads, filter_width, dropout, causal=False, name="decoder"
+        )
+        self.predictor = LatentPredictor(
+            bottleneck.num_codes,
+            width,
+            predictor_layers,
+            heads,
+            filter_width,
+            dropout,
+            name="predictor",
+        )
+        self.seed_generator = replicas.ReplicaSeedGenerator()
+        self.latent_prediction = keras.metrics.Mean(name="latent_prediction")
+        self.commitment = keras.metrics.Mean(name="commitment")
+
+    def build(self, input_shape=None):
+        super().build(input_shape)
+        shape = (None, None, self.width)
+        for layer in (
+            self.compressor,
+            self.bottleneck,
+            self.decompressor,
+            self.decoder,
+            self.predictor,
+        ):
+            if not layer.built:
+                layer.build(shape)
+        self.steps = self.add_weight(
+            name="steps",
+            shape=(),
+            initializer="zeros",
+            dtype="int32",
+            trainable=False,
+            aggregation="only_first_replica",
+        )
+        self.built = True
+
+    # The two ways through the codes.
+
+    def _compress(self, target_ids, memory, memory_mask, training=None):
+        """Vectors [B, N, D] of the target, and which of them are there [B, N]."""
+        block = 2**self.halvings
+        target_ids = ops.pad(
+            target_ids, [[0, 0], [0, -ops.shape(target_ids)[1] % block]]
+        )
+        mask = target_ids != PAD_ID
+        x = self.embedding_dropout(self.embedding(target_ids), training=training)
+        x = self.compressor(
+            x * ops.cast(mask, x.dtype)[..., None],
+            mask=mask,
+            memory=memory,
+            memory_mask=memory_mask,
+            training=training,
+        )
+        return x, mask[:, ::block]
+
+    def _write(self, latents, code_mask, memory, memory_mask, training=None):
+        """Logits [B, N * 2 ** halvings, V] of the words."""
+        x = self.decompressor(latents, mask=code_mask, training=training)
+        x = x + position_signal(ops.shape(x)[1], self.width, dtype=x.dtype)
+        mask = ops.repeat(code_mask, 2**self.halvings, axis=1)
+        x = self.decoder(
+            x, memory, mask=mask, memory_mask=memory_mask, training=training
+        )
+        return self.embedding(x, reverse=True)
+
+    def _flat(self, codes, tail=0):
+        """Codes of several groups in a row; `tail` axes after them stay."""
+        lead = codes.shape.rank - tail
+        if lead == 2:
+            return codes
+        shape = ops.shape(codes)
+        return ops.reshape(codes, (shape[0], -1, *shape[lead:]))
+
+    @property
+    def _groups(self):
+        return int(np.prod(self.bottleneck.groups.code_shape, dtype=int))
+
+    # Training.
+
+    def call(self, inputs, training=None):
+        target_ids = inputs["target_ids"]
+        memory, memory_mask = self.encode_source(inputs["source_ids"], training)
+        vectors, mask = self._compress(target_ids, memory, memory_mask, training)
+        found = self.bottleneck(vectors, mask=mask, training=training)
+        latents = found["quantized"]
+        if training:
+            latents = self._bypass(vectors, latents)
+        logits = self._write(latents, mask, memory, memory_mask, training)
+        codes = self._flat(found["codes"])
+        return {
+            "logits": logits[:, : ops.shape(target_ids)[1]],
+            "code_logits": self.predictor(
+                codes, memory, memory_mask=memory_mask, training=training
+            ),
+            "codes": codes,
+            "samples": self._flat(found["samples"], tail=1),
+            "code_mask": ops.repeat(mask, self._groups, axis=1),
+        }
+
+    def _bypass(self, vectors, quantized):
+        if not self.warmup_steps:
+            return quantized
+        share = ops.cast(self.steps, "float32") / self.warmup_steps
+        self.steps.assign(self.steps + 1)
+        draws = keras.random.uniform(
+            (ops.shape(vectors)[0], 1, 1), dtype="float32", seed=self.seed_generator
+        )
+        return ops.where(draws < share, quantized, vectors)
+
+    def _loss_terms(self, inputs, outputs):
+        yield self._token_loss(outputs["logits"], inputs["target_ids"])
+        yield self._code_loss(outputs)
+
+    def _code_loss(self, outputs):
+        """Cross entropy with the soft labels: the mean over the samples."""
+        logits = ops.cast(outputs["code_logits"], "float32")
+        samples, mask = outputs["samples"], outputs["code_mask"]
+        end = ops.full_like(samples[:, :1], self.predictor.end_code)
+        labels = ops.concatenate([samples, end], axis=1)
+        number = ops.sum(ops.cast(mask, "int32"), axis=1)[:, None]
+        place = ops.arange(ops.shape(labels)[1])[None]
+        labels = ops.where(
+            (place == number)[..., None], self.predictor.end_code, labels
+        )
+        picked = ops.mean(ops.take_along_axis(logits, labels, axis=-1), axis=-1)
+        loss = ops.logsumexp(logits, axis=-1) - picked
+        weights = ops.cast((place <= number) & (number > 0), "float32")
+        return self.latent_prediction, {"loss": loss, "metric": loss}, weights
+
+    def compute_loss(self, *args, **kwargs):
+        self.commitment.update_state(sum(self.losses))
+        return super().compute_loss(*args, **kwargs)
+
+    def start_from(self, teacher):
+        """Takes over what a trained `Transformer` of the same sizes has learned.
+
+        Embedding and source encoder are the same in both; the decoder's attention to
+        the source and its feed-forward layers are a good start. Call it before `fit`.
+
+        Args:
+            teacher: A built `Transformer` with the same tokenizer, width and depths.
+        """
+        if not self.built:
+            self.build()
+        for name in ("embedding", "encoder", "decoder"):
+            mine, other = getattr(self, name), getattr(teacher, name)
+            if [w.shape for w in mine.weights] != [w.shape for w in other.weights]:
+                raise ValueError(
+                    f"The {name} of the teacher has other sizes than that of this "
+                    f"model. Give both the same vocabulary, width, heads, filter_width "
+                    f"and depths."
+                )
+            mine.set_weights(other.get_weights())
+
+    # Translation.
+
+    def encode_ids(self, source_ids, target_ids):
+        """Codes [B, N] of target sentences; `num_codes` marks what is not there."""
+        memory, memory_mask = self.encode_source(source_ids)
+        vectors, mask = self._compress(target_ids, memory, memory_mask)
+        codes = self._flat(self.bottleneck.encode(vectors))
+        mask = ops.repeat(mask, self._groups, axis=1)
+        return ops.where(mask, codes, self.predictor.end_code)
+
+    def decode_ids(self, source_ids, codes):
+        """Words [B, L] for a source and codes [B, N], as `encode_ids` gives them."""
+        memory, memory_mask = self.encode_source(source_ids)
+        return self._decode(codes, memory, memory_mask)
+
+    def _decode(self, codes, memory, memory_mask):
+        groups = self._groups
+        batch, length = ops.shape(codes)
+        codes = codes[:, : length // groups * groups]
+        there = codes < self.predictor.end_code
+        codes = ops.where(there, codes, 0)
+        if self.bottleneck.groups.code_shape:
+            codes = ops.reshape(codes, (batch, -1, groups))
+            there = ops.all(ops.reshape(there, (batch, -1, groups)), axis=-1)
+        latents = self.bottleneck.decode(codes)
+        logits = self._write(latents, there, memory, memory_mask)
+        ids = tf.argmax(logits, axis=-1, output_type=tf.int32)
+        # The sentence ends with its first end, or where its codes do.
+        ended = ops.cumsum(ops.cast(ids == EOS_ID, "int32"), axis=-1)
+        first = (ended == 0) | ((ended == 1) & (ids == EOS_ID))
+        first = first & ops.repeat(there, 2**self.halvings, axis=1)
+        return ops.where(first, ids, PAD_ID)
+
+    def translate_ids(
+        self, source_ids, beams=1, length_penalty=0.6, min_codes=0, max_codes=None
+    ):
+        """Translates ids: codes one by one, then all words at once.
+
+        Args:
+            source_ids: int32 [B, S].
+            beams: 1 to choose codes greedily, more for beam search over codes.
+            length_penalty: As in `keras_vqem.decoding.beam_search`.
+            min_codes, max_codes: Numbers of codes. By default at most enough for twice
+                the length of the source and 10 tokens more.
+
+        Returns:
+            int32 [B, L]: each row ended by id 1 (unless cut), then padded with 0.
+        """
+        memory, mask = self.encode_source(source_ids)
+        if max_codes is None:
+            tokens = 2 * ops.sum(ops.cast(mask, "int32"), axis=1) + 10
+            max_codes = -(-tokens // 2**self.halvings) * self._groups
+        codes = self.predictor.search(
+            memory,
+            mask,
+            max_length=max_codes,
+            min_length=min_codes,
+            beams=beams,
+            length_penalty=length_penalty,
+        )
+        return self._decode(codes, memory, mask)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "bottleneck": keras.saving.serialize_keras_object(self.bottleneck),
+            "halvings": self.halvings,
+            "attend_source": self.attend_source,
+            "decoder_layers": self.decoder_layers,
+            "predictor_layers": self.predictor_layers,
+            "warmup_steps": self.warmup_steps,
+        }

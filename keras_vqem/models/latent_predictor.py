@@ -1,0 +1,155 @@
+"""LatentPredictor: the autoregressive prior over codes."""
+
+import keras
+from keras import ops
+
+from keras_vqem import decoding
+from keras_vqem.layers import TiedEmbedding, TransformerDecoder
+from keras_vqem.layers.position_signal import position_signal
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem")
+class LatentPredictor(keras.Model):
+    """Predicts a sequence of codes one by one, given a memory such as a source.
+
+    The last symbol that it predicts is the end, with the number `num_codes`. Codes
+    are few and short-lived beside the words that they stand for, so a shallow
+    predictor does: it is the only part of a latent translator that runs step by step.
+
+    Args:
+        num_codes: K, the size of the codebook.
+        width: Of embeddings and hidden states; that of the memory too.
+        depth: How many Transformer blocks.
+        heads: Of each attention.
+        filter_width: Of the feed-forward layers.
+        dropout: After embeddings, attentions and feed-forward layers.
+        **kwargs: Arguments of `keras.Model`.
+
+    Call arguments:
+        codes: int32 [B, N]; what stands after a sequence's end does not matter.
+        memory: [B, S, D].
+        memory_mask: Booleans [B, S], False for padding.
+
+    Returns:
+        Logits [B, N + 1, num_codes + 1]: at each position those of the code, or the
+        end, given the codes before it.
+
+    Example:
+
+    >>> model = keras_vqem.models.LatentPredictor(
+    ...     num_codes=16, width=8, depth=1, heads=2, filter_width=32)
+    >>> memory = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
+    >>> model(np.array([[1, 2, 3], [4, 5, 6]]), memory).shape
+    TensorShape([2, 4, 17])
+    >>> codes = model.search(memory, max_length=4)
+    >>> len(codes)
+    2
+    """
+
+    def __init__(
+        self,
+        num_codes,
+        width=512,
+        depth=2,
+        heads=8,
+        filter_width=2048,
+        dropout=0.1,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_codes = num_codes
+        self.supports_masking = True
+        self.width = width
+        self.depth = depth
+        self.heads = heads
+        self.filter_width = filter_width
+        self.dropout = dropout
+        # The end, which no position has before it, also starts the sequence off.
+        self.end_code = num_codes
+        self.embedding = TiedEmbedding(num_codes + 1, width, name="embedding")
+        self.embedding_dropout = keras.layers.Dropout(dropout)
+        self.decoder = TransformerDecoder(
+            depth, heads, filter_width, dropout, name="decoder"
+        )
+
+    def build(self, codes_shape=None):
+        self.embedding.build()
+        self.decoder.build((None, None, self.width))
+        self.built = True
+
+    def call(self, codes, memory, memory_mask=None, training=None):
+        before = ops.pad(codes, [[0, 0], [1, 0]], constant_values=self.end_code)
+        x = self.embedding(before)
+        x = x + position_signal(ops.shape(before)[1], self.width, dtype=x.dtype)
+        x = self.embedding_dropout(x, training=training)
+        x = self.decoder(x, memory, memory_mask=memory_mask, training=training)
+        return self.embedding(x, reverse=True)
+
+    def search(
+        self,
+        memory,
+        memory_mask=None,
+        max_length=None,
+        min_length=0,
+        beams=1,
+        length_penalty=0.6,
+        temperature=None,
+        seed=None,
+    ):
+        """Finds codes for a memory: greedily, by beam search, or by sampling.
+
+        Args:
+            memory: [B, S, D].
+            memory_mask: Booleans [B, S].
+            max_length, min_length: Numbers of codes, the end included; the former may
+                have a value a row.
+            beams: 1 for greedy search.
+            length_penalty: As in `keras_vqem.decoding.beam_search`.
+            temperature: A number to sample with; None for the most probable codes.
+            seed: int32 [2], for sampling.
+
+        Returns:
+            int32 [B, L]: codes, then from a sequence's end on `num_codes`.
+        """
+        rows = ops.shape(memory)[0]
+        if beams > 1:
+            memory = ops.repeat(memory, beams, axis=0)
+            if memory_mask is not None:
+                memory_mask = ops.repeat(memory_mask, beams, axis=0)
+        memories = self.decoder.memories(memory)
+
+        def step(ids, caches, position):
+            x = self.embedding(ids[:, None])
+            x = x + position_signal(1, self.width, start=position, dtype=x.dtype)
+            x, caches = self.decoder.step(x, caches, memories, memory_mask)
+            return self.embedding(x[:, 0], reverse=True), caches
+
+        limits = {
+            "start_id": self.end_code,
+            "end_id": self.end_code,
+            "pad_id": self.end_code,
+            "min_length": min_length,
+            "max_length": max_length,
+        }
+        caches = self.decoder.empty_caches(rows * beams)
+        if temperature is not None:
+            return decoding.sample_search(
+                step, caches, rows, temperature=temperature, seed=seed, **limits
+            )
+        if beams == 1:
+            return decoding.greedy_search(step, caches, rows, **limits)
+        codes, _ = decoding.beam_search(
+            step, caches, rows, beams=beams, length_penalty=length_penalty, **limits
+        )
+        return codes[:, 0]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_codes": self.num_codes,
+            "width": self.width,
+            "depth": self.depth,
+            "heads": self.heads,
+            "filter_width": self.filter_width,
+            "dropout": self.dropout,
+        }

@@ -1,0 +1,137 @@
+"""Transformer: the autoregressive translator, baseline and teacher."""
+
+import keras
+from keras import ops
+
+from keras_vqem import decoding
+from keras_vqem.layers import TransformerDecoder
+from keras_vqem.layers.position_signal import position_signal
+from keras_vqem.models.translator import EOS_ID, PAD_ID, Translator
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem")
+class Transformer(Translator):
+    """Encoder-decoder Transformer, pre-norm, with one embedding matrix for all.
+
+    Args:
+        tokenizer: A `keras_vqem.text.SentencePieceTokenizer`, or what has its
+            `vocabulary_size`, `encode` and `decode`.
+        width: Of embeddings and hidden states.
+        encoder_layers, decoder_layers: The two depths; 12 and 1 are a good choice
+            where decoding must be fast.
+        heads: Of each attention.
+        filter_width: Of the feed-forward layers.
+        dropout: After embeddings, attentions and feed-forward layers.
+        **kwargs: Arguments of `keras.Model`.
+
+    Call arguments:
+        inputs: A dict of int32 ids padded with 0: `source_ids` [B, S] and `target_ids`
+            [B, T], each sentence ended by id 1.
+
+    Returns:
+        Logits [B, T, vocabulary_size]: for each target position, given those before.
+
+    Example:
+
+    >>> from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer, TokenBatches
+    >>> corpus = ParallelCorpus.from_numbers(500, seed=0)
+    >>> tokenizer = SentencePieceTokenizer.train(
+    ...     corpus.sources + corpus.targets, vocabulary_size=400)
+    >>> batches = TokenBatches(
+    ...     tokenizer.encode_lines(corpus.sources),
+    ...     tokenizer.encode_lines(corpus.targets), tokens_per_batch=512)
+    >>> model = keras_vqem.models.Transformer(
+    ...     tokenizer, width=32, encoder_layers=1, decoder_layers=1, heads=2,
+    ...     filter_width=64)
+    >>> model.compile()
+    >>> history = model.fit(
+    ...     batches.dataset(), steps_per_epoch=batches.steps_per_epoch, verbose=0)
+    >>> len(model.translate(["twenty-one"], beams=4))
+    1
+
+    References:
+        - Vaswani et al., 2017. Attention Is All You Need. arXiv:1706.03762.
+    """
+
+    def __init__(
+        self,
+        tokenizer,
+        width=512,
+        encoder_layers=6,
+        decoder_layers=6,
+        heads=8,
+        filter_width=2048,
+        dropout=0.1,
+        **kwargs,
+    ):
+        super().__init__(
+            tokenizer, width, encoder_layers, heads, filter_width, dropout, **kwargs
+        )
+        self.decoder_layers = decoder_layers
+        self.decoder = TransformerDecoder(
+            decoder_layers, heads, filter_width, dropout, name="decoder"
+        )
+
+    def build(self, input_shape=None):
+        super().build(input_shape)
+        self.decoder.build((None, None, self.width))
+        self.built = True
+
+    def call(self, inputs, training=None):
+        memory, memory_mask = self.encode_source(inputs["source_ids"], training)
+        # Each position predicts its own id from those before; padding starts it off.
+        shifted = ops.pad(inputs["target_ids"][:, :-1], [[0, 0], [1, 0]])
+        x = self._embed(shifted, training)
+        x = self.decoder(x, memory, memory_mask=memory_mask, training=training)
+        return self.embedding(x, reverse=True)
+
+    def _loss_terms(self, inputs, outputs):
+        yield self._token_loss(outputs, inputs["target_ids"])
+
+    def translate_ids(
+        self, source_ids, beams=1, length_penalty=0.6, min_length=0, max_length=None
+    ):
+        """Translates ids, greedily or by beam search, with cached keys and values.
+
+        Args:
+            source_ids: int32 [B, S].
+            beams: 1 for greedy decoding.
+            length_penalty: alpha of ((5 + length) / 6) ** alpha, by which the log
+                probability of a hypothesis is divided.
+            min_length, max_length: Of the translation in ids, its end included. By
+                default at most twice the length of the source and 10 more.
+
+        Returns:
+            int32 [B, L]: each row ended by id 1 (unless cut), then padded with 0.
+        """
+        memory, mask = self.encode_source(source_ids)
+        batch = ops.shape(source_ids)[0]
+        if max_length is None:
+            max_length = 2 * ops.sum(ops.cast(mask, "int32"), axis=1) + 10
+        if beams > 1:
+            memory = ops.repeat(memory, beams, axis=0)
+            mask = ops.repeat(mask, beams, axis=0)
+        memories = self.decoder.memories(memory)
+
+        def step(ids, caches, position):
+            x = self.embedding(ids[:, None])
+            x = x + position_signal(1, self.width, start=position, dtype=x.dtype)
+            x, caches = self.decoder.step(x, caches, memories, mask)
+            return self.embedding(x[:, 0], reverse=True), caches
+
+        limits = {
+            "start_id": PAD_ID,
+            "end_id": EOS_ID,
+            "min_length": min_length,
+            "max_length": max_length,
+        }
+        caches = self.decoder.empty_caches(batch * beams)
+        if beams == 1:
+            return decoding.greedy_search(step, caches, batch, **limits)
+        ids, _ = decoding.beam_search(
+            step, caches, batch, beams=beams, length_penalty=length_penalty, **limits
+        )
+        return ids[:, 0]
+
+    def get_config(self):
+        return {**super().get_config(), "decoder_layers": self.decoder_layers}

@@ -1,0 +1,220 @@
+"""What the translators share: source encoder, token loss, compile, translate."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from keras_vqem.layers import TiedEmbedding, TransformerEncoder, replicas
+from keras_vqem.layers.position_signal import position_signal
+from keras_vqem.models.schedules import WarmupInverseSquareRoot
+
+PAD_ID, EOS_ID = 0, 1
+
+
+def cross_entropy(logits, ids):
+    """[...]: minus the log probability of `ids` [...] under `logits` [..., V]."""
+    logits = ops.cast(logits, "float32")
+    picked = ops.take_along_axis(logits, ids[..., None], axis=-1)[..., 0]
+    return ops.logsumexp(logits, axis=-1) - picked
+
+
+def smoothed_cross_entropy(logits, ids, smoothing):
+    """The same with `smoothing` of the label spread evenly over all ids."""
+    logits = ops.cast(logits, "float32")
+    picked = ops.take_along_axis(logits, ids[..., None], axis=-1)[..., 0]
+    label = (1.0 - smoothing) * picked + smoothing * ops.mean(logits, axis=-1)
+    return ops.logsumexp(logits, axis=-1) - label
+
+
+def before_end(ids):
+    """Booleans [B, T]: the positions of `ids` before the first end of sentence."""
+    ended = ops.cumsum(ops.cast(ids == EOS_ID, "int32"), axis=-1)
+    return ended == 0
+
+
+class Translator(keras.Model):
+    """Base of the models that read `source_ids` and learn or write `target_ids`.
+
+    A subclass has `call`, `_loss_terms(inputs, outputs)` for training, and
+    `translate_ids(source_ids, **options)`, which must work inside a graph.
+    """
+
+    def __init__(
+        self, tokenizer, width, encoder_layers, heads, filter_width, dropout, **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.tokenizer = tokenizer
+        self.width = width
+        self.encoder_layers = encoder_layers
+        self.heads = heads
+        self.filter_width = filter_width
+        self.dropout = dropout
+        self.label_smoothing = 0.0
+        self.embedding = TiedEmbedding(
+            tokenizer.vocabulary_size, width, name="embedding"
+        )
+        self.encoder = TransformerEncoder(
+            encoder_layers, heads, filter_width, dropout, name="encoder"
+        )
+        self.embedding_dropout = keras.layers.Dropout(dropout)
+        self.reconstruction = keras.metrics.Mean(name="reconstruction")
+        self._graphs = {}
+
+    def build(self, input_shape=None):
+        self.embedding.build()
+        self.encoder.build((None, None, self.width))
+
+    # Training.
+
+    def compile(self, optimizer="auto", label_smoothing=0.1, **kwargs):
+        """As `keras.Model.compile`, with defaults that train a translator.
+
+        Args:
+            optimizer: `"auto"`: Adam as in the Transformer paper, a linear warm-up
+                over 1,000 steps to 0.002 and then the inverse square root of the step.
+            label_smoothing: Share of each target label that is spread evenly over the
+                vocabulary.
+            **kwargs: Arguments of `keras.Model.compile`. There is no `loss`: the
+                model knows what it learns.
+        """
+        if kwargs.get("loss") is not None:
+            raise ValueError(
+                f"{type(self).__name__} computes its own loss. Leave `loss` out; "
+                f"`label_smoothing` and `optimizer` can be chosen."
+            )
+        if optimizer == "auto":
+            optimizer = keras.optimizers.Adam(
+                WarmupInverseSquareRoot(peak=0.002, warmup_steps=1000),
+                beta_2=0.98,
+                epsilon=1e-9,
+            )
+        self.label_smoothing = label_smoothing
+        super().compile(optimizer=optimizer, **kwargs)
+
+    def get_compile_config(self):
+        config = super().get_compile_config()
+        if config is not None:
+            config["label_smoothing"] = self.label_smoothing
+        return config
+
+    def compile_from_config(self, config):
+        config = keras.saving.deserialize_keras_object(config)
+        self.compile(**config)
+        if self.optimizer is not None and self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        total = 0.0
+        for tracker, values, weights in self._loss_terms(x, y_pred):
+            # The mean over the whole batch, all replicas'; Keras sums gradients.
+            count = ops.sum(weights)
+            everywhere = ops.maximum(replicas.sum_over_replicas(count), 1.0)
+            total += ops.sum(values["loss"] * weights) / everywhere
+            local = ops.sum(values["metric"] * weights) / ops.maximum(count, 1.0)
+            tracker.update_state(local, sample_weight=count)
+        if self.losses:
+            total += super().compute_loss(x=x, y_pred=y_pred, training=training)
+        return total
+
+    def _token_loss(self, logits, target_ids):
+        """The term of `_loss_terms` for the words of the translation."""
+        plain = cross_entropy(logits, target_ids)
+        loss = plain
+        if self.label_smoothing:
+            loss = smoothed_cross_entropy(logits, target_ids, self.label_smoothing)
+        weights = ops.cast(target_ids != PAD_ID, "float32")
+        return self.reconstruction, {"loss": loss, "metric": plain}, weights
+
+    # The source.
+
+    def _embed(self, ids, training=None):
+        x = self.embedding(ids)
+        x = x + position_signal(ops.shape(ids)[1], self.width, dtype=x.dtype)
+        return self.embedding_dropout(x, training=training)
+
+    def encode_source(self, source_ids, training=None):
+        """The memory [B, S, D] that decoders attend to, and its mask [B, S]."""
+        mask = source_ids != PAD_ID
+        x = self._embed(source_ids, training)
+        return self.encoder(x, mask=mask, training=training), mask
+
+    # Translation.
+
+    def translate_ids(self, source_ids, **options):
+        raise NotImplementedError
+
+    def translation_graph(self, **options):
+        """`translate_ids` with these options as a graph, traced once.
+
+        Args:
+            **options: Of `translate_ids`.
+
+        Returns:
+            A `tf.function` from `source_ids` [B, S], of any B and S, to ids [B, L].
+        """
+        key = tuple(sorted(options.items()))
+        if key not in self._graphs:
+            signature = [tf.TensorSpec([None, None], "int32", name="source_ids")]
+            self._graphs[key] = tf.function(
+                lambda source_ids: self.translate_ids(source_ids, **options),
+                input_signature=signature,
+            )
+        return self._graphs[key]
+
+    def translate(self, texts, batch_size=64, **options):
+        """Translates strings.
+
+        Args:
+            texts: A list of strings, in any order and of any lengths: they are sorted
+                by length inside, and come back in the order given.
+            batch_size: How many are translated at a time.
+            **options: Of `translate_ids`.
+
+        Returns:
+            A list of strings.
+        """
+        if isinstance(texts, (str, bytes)):
+            raise ValueError(
+                "`texts` must be a list of strings, received a single one. "
+                f"Write translate([{texts!r}])."
+            )
+        texts = list(texts)
+        if not texts:
+            return []
+        rows = self.tokenizer.encode(texts)
+        lengths = rows.row_lengths().numpy()
+        order = np.argsort(-lengths, kind="stable")
+        graph = self.translation_graph(**options)
+        found = [None] * len(texts)
+        for start in range(0, len(order), batch_size):
+            places = order[start : start + batch_size]
+            source_ids = tf.gather(rows, places).to_tensor(PAD_ID)
+            for place, text in zip(
+                places, self.tokenizer.decode(graph(source_ids)).numpy(), strict=True
+            ):
+                found[place] = text.decode("utf-8", errors="replace")
+        return found
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "tokenizer": keras.saving.serialize_keras_object(self.tokenizer),
+            "width": self.width,
+            "encoder_layers": self.encoder_layers,
+            "heads": self.heads,
+            "filter_width": self.filter_width,
+            "dropout": self.dropout,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        config = {
+            key: keras.saving.deserialize_keras_object(value)
+            if isinstance(value, dict)
+            else value
+            for key, value in config.items()
+        }
+        return cls(**config)

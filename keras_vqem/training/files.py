@@ -1,0 +1,42 @@
+"""Files that are either complete or absent, whenever the process is killed."""
+
+import contextlib
+import os
+import pathlib
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """Write a file under another name; it takes the place of `path` when complete.
+
+    The other name lies in the same folder (a rename between disks is a copy) and has
+    the same ending (Keras goes by it). If the block raises, `path` stays as it was.
+
+    Args:
+        path: Where the complete file belongs.
+
+    Yields:
+        The path to write to.
+
+    Example:
+
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> with replacing(folder / "a.txt") as temporary:
+    ...     _ = temporary.write_text("complete")
+    ...     (folder / "a.txt").exists()
+    False
+    >>> (folder / "a.txt").read_text()
+    'complete'
+    """
+    path = pathlib.Path(path)
+    # The process id keeps two writers apart; the dot keeps it out of listings.
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
+    try:
+        yield temporary
+        # The content must reach the disk before the name does.
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

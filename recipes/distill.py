@@ -1,0 +1,81 @@
+"""A teacher's translations in place of the true ones: sequence-level distillation.
+
+    python recipes/distill.py --data data/mine --model runs/teacher \\
+        --output data/mine_distilled
+
+translates all training sources with beam search. A teacher says alike things alike,
+which a parallel decoder learns more easily than what people wrote (Kim and Rush 2016,
+arXiv:1606.07947). Validation and test sets and the vocabulary are copied unchanged.
+
+If it is killed, the same command goes on where it was. Several processes share the
+work by --shard 1/4 to --shard 4/4; whichever ends last joins their lines.
+"""
+
+import argparse
+import hashlib
+import re
+from pathlib import Path
+
+
+def shard(text):
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not as 1/4, 2/4, 3/4 or 4/4")
+    return int(match[1]), int(match[2])
+
+
+def main(arguments=None):
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    add, number = parser.add_argument, {"type": int, "metavar": "N"}
+    data_help = "folder made by prepare_translation.py"
+    model_help = "the teacher: folder of a finished run, or a .keras file"
+    add("--data", type=Path, required=True, metavar="DIR", help=data_help)
+    add("--model", type=Path, required=True, metavar="RUN", help=model_help)
+    add("--output", type=Path, required=True, metavar="DIR", help="folder to write")
+    add("--beams", default=4, **number, help="of the teacher's search: 4")
+    add("--batch-size", default=64, **number, help="lines translated at a time: 64")
+    part = {"type": shard, "default": (1, 1), "metavar": "I/N"}
+    add("--shard", **part, help="do the Ith of N parts of the lines: 1/1")
+    options = parser.parse_args(arguments)
+    if options.beams < 1 or options.batch_size < 1:
+        parser.error("--beams and --batch-size must be at least 1")
+
+    from keras_vqem.evaluation.translators import load_translator, translator_file
+    from keras_vqem.text import TranslationData
+    from keras_vqem.training.distillation import Shard, join
+
+    if (options.output / "data.json").exists():
+        print(f"{options.output} is complete already: nothing to do.")
+        return
+    try:
+        data, file = TranslationData(options.data), translator_file(options.model)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    sources, (which, count) = data.corpus("train").sources, options.shard
+    lines = "\n".join(sources).encode("utf-8", "surrogateescape")
+    settings = {
+        "model": hashlib.sha256(file.read_bytes()).hexdigest(),
+        "sources": hashlib.sha256(lines).hexdigest(),
+        "beams": options.beams,
+    }
+    model = load_translator(file)
+    Shard(options.output, which, count).translate(
+        lambda texts: model.translate(
+            texts, batch_size=options.batch_size, beams=options.beams
+        ),
+        sources,
+        settings,
+        chunk_lines=16 * options.batch_size,
+        log=lambda line: print(line, flush=True),
+    )
+    made = join(data, options.output, count)
+    if made is None:
+        print(f"Shard {which}/{count} is complete; others are not yet.")
+    else:
+        print(f"{options.output}: {made.lines} training pairs")
+        print(f"{made.kept} of them keep their own target: the teacher wrote nothing.")
+
+
+if __name__ == "__main__":
+    main()

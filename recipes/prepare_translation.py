@@ -1,0 +1,133 @@
+"""Sentence pairs into a folder that the translators train on.
+
+    python recipes/prepare_translation.py --output data/numbers --numbers 20000 \\
+        --vocabulary 400
+    python recipes/prepare_translation.py --output data/mine --languages en de \\
+        --train-source train.en --train-target train.de \\
+        --val-source val.en --val-target val.de \\
+        --test-source test.en.gz --test-target test.de.gz --vocabulary 4000
+    python recipes/prepare_translation.py --output data/wmt14 \\
+        --tfds wmt14_translate/de-en --data-dir tensorflow_datasets --vocabulary 32000
+
+Pairs come from files (line n of one translates line n of the other), from a prepared
+TensorFlow data set, or from a grammar of numbers, dates and times, which needs no
+data. Broken, empty, over-long, ill-matched and repeated pairs are removed from the
+training set; validation and test sets stay as they are. A subword vocabulary for both
+languages together is learned from the training lines that stay. The folder is read by
+`keras_vqem.text.TranslationData`: all other translation recipes take it as --data.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+# Names of the splits in the folder, in tfds and in the grammar of numbers.
+SPLITS = {"train": "train", "val": "validation", "test": "test"}
+SIDES = ("source", "target")
+
+
+def parse(arguments):
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    add, number = parser.add_argument, {"type": int, "metavar": "N"}
+    add("--output", type=Path, required=True, metavar="DIR", help="folder to write")
+    for split in SPLITS:
+        for side in SIDES:
+            help = f"{side} lines of the {split} set, plain or .gz"
+            add(f"--{split}-{side}", type=Path, metavar="FILE", help=help)
+    add("--tfds", metavar="NAME", help="data set such as wmt14_translate/de-en")
+    add("--data-dir", type=Path, metavar="DIR", help="where tfds has prepared it")
+    add("--numbers", **number, help="generate N training pairs, no data needed")
+    languages = {"nargs": 2, "default": ["en", "de"], "metavar": ("FROM", "TO")}
+    add("--languages", **languages, help="source and target: en de")
+    add("--vocabulary", default=4000, **number, help="size of the vocabulary: 4000")
+    add("--tokenizer", type=Path, metavar="FILE", help="reuse this vocabulary instead")
+    add("--max-tokens", default=250, **number, help="longest training side: 250")
+    summary = parser.add_argument_group("the summary of training batches")
+    add = summary.add_argument
+    add("--tokens-per-batch", default=2048, **number, help="a side: 2048")
+    add("--shapes", default=12, **number, help="of batches, at most: 12")
+    multiple = "of target lengths, 2 ** n_c for LatentNMT: 1"
+    add("--length-multiple", default=1, **number, help=multiple)
+    options = parser.parse_args(arguments)
+
+    files = [getattr(options, f"{split}_source") for split in SPLITS]
+    if sum([any(files), bool(options.tfds), options.numbers is not None]) != 1:
+        parser.error("give pairs by --train-source ..., by --tfds or by --numbers")
+    for split in SPLITS:
+        source, target = (getattr(options, f"{split}_{s}") for s in SIDES)
+        if (source is None) != (target is None):
+            parser.error(f"--{split}-source and --{split}-target go together")
+        if any(files) and source is None and split != "test":
+            parser.error(f"--{split}-source and --{split}-target are missing")
+        for file in (source, target):
+            if file is not None and not file.is_file():
+                parser.error(f"there is no file {file}")
+    if (options.output / "data.json").exists():
+        parser.error(f"{options.output} holds prepared data already; remove it first")
+    return options
+
+
+def read(options):
+    """A dict from names of splits to `ParallelCorpus`."""
+    from keras_vqem.text import ParallelCorpus
+
+    splits = {}
+    for split, name in SPLITS.items():
+        if options.numbers is not None:
+            count = options.numbers if split == "train" else min(1000, options.numbers)
+            splits[split] = ParallelCorpus.from_numbers(count, split=name)
+        elif options.tfds:
+            splits[split] = ParallelCorpus.from_tfds(
+                options.tfds, name, *options.languages, data_dir=options.data_dir
+            )
+        elif getattr(options, f"{split}_source"):
+            files = [getattr(options, f"{split}_{side}") for side in SIDES]
+            splits[split] = ParallelCorpus.from_files(*files)
+    return splits
+
+
+def main(arguments=None):
+    options = parse(arguments)
+
+    from keras_vqem.text import (
+        ParallelCorpus,
+        SentencePieceTokenizer,
+        TranslationData,
+        clean,
+    )
+    from keras_vqem.text.lines import one_line
+
+    splits = read(options)
+    train = splits["train"]
+    # A data set may hold line breaks within sentences, which files of lines cannot.
+    train = ParallelCorpus(map(one_line, train.sources), map(one_line, train.targets))
+    if options.tokenizer:
+        tokenizer = SentencePieceTokenizer.from_file(options.tokenizer)
+    else:
+        cleaned, _ = clean(train)
+        lines = cleaned.sources + cleaned.targets
+        tokenizer = SentencePieceTokenizer.train(lines, options.vocabulary)
+    # Lengths in tokens are known only now. All lines again, so that the summary has
+    # the line numbers of the corpus.
+    splits["train"], summary = clean(train, tokenizer, max_tokens=options.max_tokens)
+    print("Cleaning of the training set:")
+    print(summary, end="\n\n")
+    if not summary.kept:
+        sys.exit("No training pair is left: nothing was written.")
+    data = TranslationData.create(options.output, *options.languages, tokenizer, splits)
+
+    sizes = ", ".join(f"{name} {len(corpus)}" for name, corpus in splits.items())
+    print(f"{options.output}: {sizes} pairs, {tokenizer.vocabulary_size} ids\n")
+    print(f"Training batches of {options.tokens_per_batch} tokens:")
+    batches = data.batches(
+        "train",
+        options.tokens_per_batch,
+        max_shapes=options.shapes,
+        length_multiple=options.length_multiple,
+    )
+    print(batches.summary())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Trains LatentNMT, the paper's translator through discrete codes.
+
+    python recipes/train_latent_nmt.py --data data/multi30k_distilled \\
+        --run runs/soft_em --samples 10 --jit
+
+Each row of the paper's tables is one more option: --samples 0 for hard EM; --data with
+the undistilled folder; --halvings 4; --bottleneck vq, gumbel or semhash; --codes;
+--width; --attend-source. The run folder is that of train_transformer.py; metrics also
+hold the codebook's perplexity, the BLEU of translations written from the codes of the
+true ones (teacher_forced_bleu: the most that codes and decoder allow) and from random
+codes (random_codes_bleu: what the decoder reads off the source alone).
+"""
+
+import argparse
+
+
+def make_bottleneck(arguments):
+    from keras_vqem import layers
+
+    if arguments.bottleneck == "em":
+        return layers.VQEMBottleneck(
+            arguments.codes,
+            num_samples=arguments.samples or None,
+            temperature=arguments.temperature,
+            decay=arguments.decay,
+            commitment_weight=arguments.commitment,
+            revival=arguments.revival,
+            seed=arguments.seed,
+        )
+    if arguments.bottleneck == "vq":
+        return layers.VQBottleneck(
+            arguments.codes, commitment_weight=arguments.commitment
+        )
+    if arguments.bottleneck == "gumbel":
+        return layers.GumbelSoftmaxBottleneck(arguments.codes, seed=arguments.seed)
+    bits = (arguments.codes - 1).bit_length()
+    return layers.SemanticHashingBottleneck(bits, seed=arguments.seed)
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    from keras_vqem.training import translation_run
+
+    translation_run.add_arguments(parser)
+    latent = parser.add_argument_group("codes")
+    add = latent.add_argument
+    add("--teacher", metavar="RUN", help="start from what this Transformer has learned")
+    add(
+        "--bottleneck",
+        choices=["em", "vq", "gumbel", "semhash"],
+        default="em",
+        help="(%(default)s)",
+    )
+    add("--codes", type=int, default=512, help="size of the codebook (%(default)s)")
+    add("--samples", type=int, default=10, help="of soft EM; 0: hard EM (%(default)s)")
+    add("--temperature", type=float, default=5.0, help="of soft EM (%(default)s)")
+    add("--decay", type=float, default=0.99, help="of the codebook (%(default)s)")
+    add("--revival", type=float, default=0.05, help="of dead codes (%(default)s)")
+    add("--commitment", type=float, default=0.25, help="weight (%(default)s)")
+    add("--halvings", type=int, default=3, help="n_c (%(default)s)")
+    add("--predictor-layers", type=int, default=2, help="(%(default)s)")
+    add("--attend-source", action="store_true", help="in the compressor")
+    add(
+        "--bypass",
+        type=int,
+        default=1500,
+        metavar="STEPS",
+        help="in which fewer and fewer sentences skip the bottleneck (%(default)s)",
+    )
+    arguments = parser.parse_args(arguments)
+
+    from keras_vqem.evaluation import codes
+    from keras_vqem.evaluation.translators import load_translator
+    from keras_vqem.models import LatentNMT
+
+    def make_model(data):
+        model = LatentNMT(
+            data.tokenizer,
+            make_bottleneck(arguments),
+            halvings=arguments.halvings,
+            attend_source=arguments.attend_source,
+            width=arguments.width,
+            encoder_layers=arguments.encoder_layers,
+            decoder_layers=arguments.decoder_layers,
+            predictor_layers=arguments.predictor_layers,
+            heads=arguments.heads,
+            filter_width=arguments.filter_width,
+            dropout=arguments.dropout,
+            warmup_steps=arguments.bypass,
+        )
+        if arguments.teacher:
+            model.start_from(load_translator(arguments.teacher))
+        return model
+
+    def from_codes(kind):
+        def translate(model, corpus):
+            return codes.reconstruct(model, corpus.sources, corpus.targets, codes=kind)
+
+        return translate
+
+    path = translation_run.train(
+        arguments,
+        make_model,
+        length_multiple=2**arguments.halvings,
+        translators={
+            "teacher_forced_bleu": from_codes("own"),
+            "random_codes_bleu": from_codes("random"),
+        },
+    )
+    print(f"saved {path}")
+
+
+if __name__ == "__main__":
+    main()

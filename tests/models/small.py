@@ -1,0 +1,92 @@
+"""Small translators and data for tests."""
+
+import keras
+import numpy as np
+
+from keras_vqem import layers, models
+
+SIZES = {
+    "width": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "heads": 2,
+    "filter_width": 32,
+    "dropout": 0.0,
+}
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem_tests")
+class LetterTokenizer:
+    """Lower-case letters as ids from 3; enough of a tokenizer for the models."""
+
+    vocabulary_size = 29
+
+    def get_config(self):
+        return {}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls()
+
+    def encode(self, texts):
+        import tensorflow as tf
+
+        rows = [[*(ord(c) - ord("a") + 3 for c in text), 1] for text in texts]
+        return tf.ragged.constant(rows, dtype="int32", ragged_rank=1)
+
+    def decode(self, ids):
+        import tensorflow as tf
+
+        texts = []
+        for row in np.asarray(ids):
+            text = ""
+            for i in row:
+                if i == 1:
+                    break
+                text += chr(i - 3 + ord("a")) if i >= 3 else ""
+            texts.append(text)
+        return tf.constant(texts)
+
+
+def transformer(**options):
+    keras.utils.set_random_seed(1)
+    model = models.Transformer(LetterTokenizer(), **{**SIZES, **options})
+    model.build()
+    return model
+
+
+def latent_nmt(bottleneck=None, **options):
+    keras.utils.set_random_seed(1)
+    if bottleneck is None:
+        bottleneck = layers.VQEMBottleneck(16, decay=0.9, seed=1)
+    sizes = {**SIZES, "halvings": 2, "predictor_layers": 1, "warmup_steps": 0}
+    model = models.LatentNMT(LetterTokenizer(), bottleneck, **{**sizes, **options})
+    model.build()
+    return model
+
+
+def sharpen(model, rng, scale=1.0):
+    """Random weights of a size that makes outputs differ; a fresh model is timid."""
+    for weight in model.trainable_weights:
+        if len(weight.shape) > 1:
+            weight.assign(
+                rng.normal(size=weight.shape) * scale / weight.shape[0] ** 0.5
+            )
+    return model
+
+
+def sentences(rng, rows, longest, low=3):
+    """Padded ids [rows, longest], each row ended by 1; the first is the longest."""
+    ids = np.zeros((rows, longest), "int32")
+    for i in range(rows):
+        length = longest if i == 0 else int(rng.integers(2, longest + 1))
+        ids[i, : length - 1] = rng.integers(low, 29, length - 1)
+        ids[i, length - 1] = 1
+    return ids
+
+
+def batch(rng, rows=6, source=7, target=8):
+    return {
+        "source_ids": sentences(rng, rows, source),
+        "target_ids": sentences(rng, rows, target),
+    }

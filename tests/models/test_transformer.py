@@ -1,0 +1,175 @@
+"""Transformer: cached decoding is the uncached one, the loss is the equation's."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.models import small
+
+
+def uncached_logits(model, source_ids, prefix):
+    """[V] logits of the next id, from the whole model called on the whole prefix."""
+    target_ids = np.array([[*prefix, 0]], "int32")
+    return model({"source_ids": source_ids, "target_ids": target_ids})[0, -1].numpy()
+
+
+def uncached_greedy(model, source_ids, limit):
+    prefix = []
+    while len(prefix) < limit and (not prefix or prefix[-1] != 1):
+        prefix.append(int(np.argmax(uncached_logits(model, source_ids, prefix))))
+    return prefix
+
+
+def log_softmax(x):
+    x = x - x.max()
+    return x - np.log(np.exp(x).sum())
+
+
+def uncached_beam(model, source_ids, limit, beams, alpha):
+    """The best finished hypothesis, by a search that keeps nothing but prefixes."""
+
+    def penalty(length):
+        return ((5 + length) / 6) ** alpha
+
+    live, ended = [([], 0.0)], []
+    for position in range(limit):
+        candidates = []
+        for prefix, total in live:
+            scores = log_softmax(uncached_logits(model, source_ids, prefix))
+            candidates += [([*prefix, i], total + s) for i, s in enumerate(scores)]
+        candidates.sort(key=lambda c: -c[1])
+        best = candidates[:beams]
+        ended += [(p, t / penalty(len(p))) for p, t in best if p[-1] == 1]
+        live = [c for c in candidates if c[0][-1] != 1][:beams]
+        if position == limit - 1 and len(ended) < beams:
+            ended += [(p, t / penalty(len(p))) for p, t in live]
+    return max(ended, key=lambda c: c[1])[0]
+
+
+@pytest.fixture
+def model(rng):
+    return small.sharpen(small.transformer(), rng, scale=1.5)
+
+
+def strip(row):
+    return [int(i) for i in row if i]
+
+
+def test_greedy_equals_the_uncached_model(model, rng):
+    source_ids = small.sentences(rng, 5, 6)
+    found = model.translate_ids(source_ids, max_length=12).numpy()
+    for row, source in zip(found, source_ids, strict=True):
+        alone = source[source > 0][None]
+        assert strip(row) == uncached_greedy(model, alone, 12)
+    assert len({tuple(row) for row in found.tolist()}) > 1
+
+
+def test_beam_search_equals_the_uncached_model(model, rng):
+    source_ids = small.sentences(rng, 4, 6)
+    found = model.translate_ids(source_ids, beams=3, max_length=8).numpy()
+    for row, source in zip(found, source_ids, strict=True):
+        alone = source[source > 0][None]
+        assert strip(row) == uncached_beam(model, alone, 8, 3, 0.6)
+
+
+def test_default_limit_is_twice_the_source_and_ten(rng):
+    model = small.transformer()
+    model.embedding.embeddings.assign(
+        np.where(np.arange(29)[:, None] == 1, -1.0, 1.0) * np.ones((29, 16))
+    )
+    # All logits but the end's are alike and above it or below; either way no row
+    # may pass its own limit, whatever the others' lengths.
+    source_ids = small.sentences(rng, 4, 9)
+    found = model.translate_ids(source_ids).numpy()
+    limits = 2 * (source_ids > 0).sum(1) + 10
+    assert ((found > 0).sum(1) <= limits).all()
+
+
+def test_loss_is_smoothed_cross_entropy_over_tokens(model, rng):
+    inputs = small.batch(rng)
+    model.compile(label_smoothing=0.1)
+    logits = model(inputs).numpy().astype("float64")
+    logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
+    labels = np.full(logits.shape, 0.1 / 29)
+    rows, columns = np.indices(inputs["target_ids"].shape)
+    labels[rows, columns, inputs["target_ids"]] += 0.9
+    real = inputs["target_ids"] > 0
+    expected = -(labels * logits).sum(-1)[real].mean()
+    found = model.compute_loss(x=inputs, y_pred=model(inputs))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    plain = -logits[rows, columns, inputs["target_ids"]][real].mean()
+    np.testing.assert_allclose(model.reconstruction.result(), plain, rtol=1e-5)
+
+
+def test_no_position_sees_what_comes_after(model, rng):
+    inputs = small.batch(rng)
+    before = model(inputs).numpy()
+    changed = inputs["target_ids"].copy()
+    changed[:, 5:] = 7
+    after = model({**inputs, "target_ids": changed}).numpy()
+    np.testing.assert_allclose(before[:, :6], after[:, :6], atol=1e-5)
+    assert np.abs(before[:, 6:] - after[:, 6:]).max() > 1e-3
+
+
+def test_twelve_and_one_layers(rng):
+    model = small.transformer(encoder_layers=12, decoder_layers=1)
+    assert len(model.encoder.blocks) == 12 and len(model.decoder.blocks) == 1
+    assert model.translate_ids(small.sentences(rng, 2, 4), max_length=3).shape[0] == 2
+
+
+def copying(rng, rows=64):
+    ids = small.sentences(rng, rows, 5, low=20)
+    return {"source_ids": ids, "target_ids": ids}
+
+
+def test_it_learns_to_copy_and_translates_in_order(rng):
+    model = small.transformer()
+    model.compile(keras.optimizers.Adam(0.01))
+    data = tf.data.Dataset.from_tensors(copying(rng)).repeat()
+    history = model.fit(data, steps_per_epoch=60, epochs=3, verbose=0).history
+    assert history["reconstruction"][-1] < 0.3
+    texts = ["rstu", "u", "tt", "wvut", "s"]
+    assert model.translate(texts, batch_size=2) == texts
+    assert model.translate(texts, beams=2) == texts
+    assert model.translate([]) == []
+
+
+def test_a_single_string_is_refused():
+    with pytest.raises(ValueError, match=r"translate\(\['abc'\]\)"):
+        small.transformer().translate("abc")
+
+
+def test_saved_model_is_the_same_in_a_new_object(rng, tmp_path):
+    model = small.sharpen(small.transformer(), rng)
+    model.compile(label_smoothing=0.2)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    inputs = small.batch(rng)
+    np.testing.assert_array_equal(model(inputs), again(inputs))
+    assert again.label_smoothing == 0.2
+    assert again.translate(["abc"]) == model.translate(["abc"])
+
+
+def test_a_loss_of_the_user_is_refused():
+    with pytest.raises(ValueError, match="its own loss"):
+        small.transformer().compile(loss="mse")
+
+
+def test_two_replicas_train_as_one(rng, strategy):
+    inputs = small.batch(rng, rows=8)
+
+    def trained(scope):
+        with scope.scope():
+            model = small.transformer()
+            model.compile(keras.optimizers.SGD(0.5))
+        data = tf.data.Dataset.from_tensor_slices(inputs).batch(8).repeat()
+        history = model.fit(data, steps_per_epoch=3, verbose=0).history
+        return model.get_weights(), history
+
+    one, one_history = trained(tf.distribute.get_strategy())
+    two, two_history = trained(strategy)
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-5)
+    for key, values in one_history.items():
+        np.testing.assert_allclose(values, two_history[key], rtol=1e-4)

@@ -1,0 +1,62 @@
+import json
+
+import pytest
+
+from keras_vqem.evaluation.translators import load_translator
+from keras_vqem.text import TranslationData
+
+
+@pytest.fixture(scope="module")
+def main(recipe):
+    return recipe("distill").main
+
+
+def test_shards_give_what_the_teacher_translates(main, tiny, tmp_path, capsys):
+    output = tmp_path / "distilled"
+    command = ["--data", tiny.data.folder, "--model", tiny.teacher, "--output", output]
+    command = [*map(str, command), "--beams", "2", "--batch-size", "4"]
+    main([*command, "--shard", "2/2"])
+    assert "others are not yet" in capsys.readouterr().out
+    with pytest.raises(FileNotFoundError):
+        TranslationData(output)
+
+    # As if killed within a line of the shard: that line is not complete.
+    partial = output / "shards" / "2-of-2.txt"
+    complete = partial.read_bytes()
+    partial.write_bytes(complete[: complete.rindex(b"\n", 0, -1) + 3])
+    main([*command, "--shard", "2/2"])
+    assert partial.read_bytes() == complete
+    main([*command, "--shard", "1/2"])
+    printed = capsys.readouterr().out
+
+    train, made = tiny.data.corpus("train"), TranslationData(output)
+    model = load_translator(tiny.teacher)
+    # Batched as above: an untrained model is near ties.
+    expected = [
+        text.replace("\n", " ").replace("\r", " ")
+        for half in (train.sources[:20], train.sources[20:])
+        for text in model.translate(half, batch_size=4, beams=2)
+    ]
+    kept = sum(not text.strip() for text in expected)
+    assert f"{kept} of them keep" in printed and "40 training pairs" in printed
+    assert made.corpus("train").sources == train.sources
+    assert made.corpus("train").targets == [
+        text if text.strip() else target
+        for text, target in zip(expected, train.targets, strict=True)
+    ]
+    for split in ("val", "test"):
+        assert list(made.corpus(split)) == list(tiny.data.corpus(split))
+    for name in ("tokenizer.model", "data.json"):
+        before = (tiny.data.folder / name).read_bytes()
+        assert (output / name).read_bytes() == before
+    settings = json.loads((output / "shards" / "1-of-2.json").read_text())
+    assert settings["beams"] == 2 and len(settings["model"]) == 64
+    main([*command, "--shard", "1/2"])
+    assert "complete already" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "2", "a/b"])
+def test_a_shard_that_does_not_exist_is_refused(main, shard, capsys):
+    with pytest.raises(SystemExit):
+        main(["--data", "a", "--model", "b", "--output", "c", "--shard", shard])
+    assert "1/4" in capsys.readouterr().err

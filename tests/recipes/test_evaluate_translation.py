@@ -1,0 +1,82 @@
+import functools
+import json
+
+import pytest
+
+from keras_vqem.evaluation import codes, translation_scores, translators
+
+
+@pytest.fixture(scope="module")
+def evaluate(recipe):
+    return recipe("evaluate_translation")
+
+
+def test_the_numbers_are_those_of_the_models(
+    evaluate, tiny, tmp_path, capsys, monkeypatch
+):
+    # Loaded once for the recipe and for this test, and so traced once.
+    load = functools.cache(translators.load_translator)
+    monkeypatch.setattr(translators, "load_translator", load)
+    file = tmp_path / "out" / "table.json"
+    command = ["--model", tiny.teacher, "--model", tiny.latent]
+    command += ["--data", tiny.data.folder, "--json", file, "--rounds", 2]
+    evaluate.main([*map(str, command), "--beams", "1", "2", "--samples", "2"])
+    printed = capsys.readouterr().out
+    result = json.loads(file.read_text())
+    corpus = tiny.data.corpus("test")
+    entries = {entry["name"]: entry for entry in result["entries"]}
+    names = [f"{m}, {b}" for m in ("teacher", "latent") for b in ("greedy", "2 beams")]
+    assert list(entries) == names
+    files = {"teacher": tiny.teacher, "latent": tiny.latent / "model.keras"}
+    models = {name: load(file) for name, file in files.items()}
+    assert load.cache_info().currsize == 2
+    for name, entry in entries.items():
+        model = models[name.split(",")[0]]
+        found = model.translate(corpus.sources, beams=entry["beams"])
+        scores = translation_scores.score(found, corpus.targets)
+        assert entry["bleu"] == pytest.approx(scores.bleu)
+        assert entry["chrf"] == pytest.approx(scores.chrf)
+        assert entry["bleu_signature"] == scores.bleu_signature
+        assert entry["parameters"] == sum(w.numpy().size for w in model.weights)
+        assert result["samples"][1][name] == found[4]
+        for size in ("1", "32"):
+            times, first = entry["latency"][size], entries[names[0]]["latency"][size]
+            assert 0 < times["median_ms"] <= times["p95_ms"] and times["rounds"] == 2
+            ratio = first["median_ms"] / times["median_ms"]
+            assert times["speedup"] == pytest.approx(ratio)
+        row = next(s for s in printed.splitlines() if s.startswith(f"| {name} | "))
+        assert f"{entry['chrf']:.2f}" in row and f"{entry['parameters']:,}" in row
+    assert "codes" not in entries["teacher, greedy"]
+    own = codes.reconstruct(models["latent"], corpus.sources, corpus.targets)
+    used = entries["latent, greedy"]["codes"]
+    own = translation_scores.bleu(own, corpus.targets)
+    assert used["bleu_from_own_codes"] == pytest.approx(own)
+    assert used["num_codes"] == 8 and 1 <= used["perplexity"] <= 8
+    assert result["sentences"] == 8 and result["machine"]["cores"] >= 1
+    assert result["versions"]["sacrebleu"] and result["samples"][0]["reference"]
+    assert "nrefs:1|case:mixed" in printed
+
+
+def test_wrong_arguments_are_explained(evaluate, tiny, capsys):
+    data = ["--data", str(tiny.data.folder)]
+    model = ["--model", str(tiny.latent)]
+    for arguments, words in [
+        ([*model, *data, "--split", "dev"], "test, train, val"),
+        ([*model, *model, *data], "given twice"),
+        ([*model, *data, "--beams", "1", "1"], "twice"),
+        ([*model, *data, "--rounds", "0"], "at least 1"),
+        ([*data, "--model", "nowhere"], "nowhere"),
+    ]:
+        with pytest.raises(SystemExit):
+            evaluate.main(arguments)
+        assert words in capsys.readouterr().err
+
+
+def test_models_of_one_name_are_told_apart(evaluate, tmp_path):
+    paths = []
+    for folder in ("a", "b"):
+        (tmp_path / folder / "run").mkdir(parents=True)
+        paths.append(tmp_path / folder / "run" / "model.keras")
+        paths[-1].write_text("")
+    assert evaluate.names_of(paths[:1]) == ["run"]
+    assert evaluate.names_of(paths) == list(map(str, paths))

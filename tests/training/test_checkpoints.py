@@ -1,0 +1,249 @@
+"""Resuming is exact: bit for bit what an uninterrupted run gives."""
+
+import os
+import subprocess
+import sys
+import warnings
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_vqem.training import (
+    Checkpoints,
+    RunFolder,
+    average_weights,
+    latest,
+    list_checkpoints,
+    load_state,
+    resume,
+    save_model,
+    save_state,
+)
+from tests.training import tiny_run
+
+
+def new_model(jit_compile=False):
+    # Another seed each time: nothing may come from the initial values by chance.
+    new_model.calls = getattr(new_model, "calls", 0) + 1
+    keras.utils.set_random_seed(new_model.calls)
+    return tiny_run.make_model(jit_compile)
+
+
+def values(model):
+    variables = model.variables + model.optimizer.variables
+    return [tf.convert_to_tensor(variable.value).numpy() for variable in variables]
+
+
+def assert_same_state(model, other):
+    for a, b in zip(values(model), values(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def small(width=3, optimizer="sgd"):
+    layers = [keras.Input((2,)), keras.layers.Dense(width), keras.layers.Dense(1)]
+    model = keras.Sequential(layers)
+    model.compile(optimizer, "mse")
+    return model
+
+
+def test_a_new_process_goes_on_bit_for_bit(tmp_path):
+    straight = new_model(jit_compile=True)
+    tiny_run.fit(straight, 0, 4, callbacks=[Checkpoints(tmp_path)])
+    second = tmp_path / "epoch-0002.npz"
+    subprocess.run(
+        [sys.executable, tiny_run.__file__, second, "4", "jit"],
+        env={**os.environ, "TF_NUM_INTRAOP_THREADS": "1"},
+        check=True,
+        capture_output=True,
+    )
+    restored = new_model()
+    # The other process wrote its state in the place of the one it began with.
+    assert load_state(restored, second) == (4, 4 * tiny_run.STEPS)
+    assert_same_state(restored, straight)
+
+
+def test_losses_go_on_as_if_nothing_had_happened(tmp_path):
+    straight, resumed = new_model(), new_model()
+    history = tiny_run.fit(straight, 0, 3, callbacks=[Checkpoints(tmp_path)]).history
+    epoch, step = load_state(resumed, tmp_path / "epoch-0001.npz")
+    assert (epoch, step) == (1, tiny_run.STEPS)
+    losses = tiny_run.fit(resumed, epoch, 3).history["loss"]
+    assert losses == history["loss"][1:]
+
+
+def test_every_replica_is_restored(strategy, tmp_path):
+    with strategy.scope():
+        first, second = new_model(), new_model()
+    tiny_run.fit(first, 0, 1, callbacks=[Checkpoints(tmp_path)])
+    load_state(second, latest(tmp_path))
+    variables = second.variables + second.optimizer.variables
+    for variable, value in zip(variables, values(first), strict=True):
+        assert len(variable.value.values) == 2
+        for copy in variable.value.values:
+            np.testing.assert_array_equal(copy.numpy(), value)
+    # A run under a strategy may go on without one.
+    alone = new_model()
+    assert load_state(alone, latest(tmp_path)) == (1, tiny_run.STEPS)
+    assert_same_state(alone, first)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "bfloat16"])
+def test_other_dtypes_survive(policy, tmp_path):
+    keras.config.set_dtype_policy(policy)
+    try:
+        model, other = small(optimizer="adam"), small(optimizer="adam")
+    finally:
+        keras.config.set_dtype_policy("float32")
+    model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
+    save_state(model, tmp_path / "state.npz", 1)
+    load_state(other, tmp_path / "state.npz")
+    assert any(np.any(value) for value in values(model))
+    assert_same_state(other, model)
+
+
+def test_old_checkpoints_go_when_the_new_one_is_complete(tmp_path, monkeypatch):
+    x, y = np.ones((4, 2)), np.ones((4, 1))
+    model = small()
+    model.fit(x, y, epochs=4, verbose=0, callbacks=[Checkpoints(tmp_path, keep=2)])
+    kept = ["epoch-0003.npz", "epoch-0004.npz"]
+    assert sorted(os.listdir(tmp_path)) == kept
+
+    def full_disk(file, **arrays):
+        file.write(b"half a file")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(np, "savez", full_disk)
+    callback = Checkpoints(tmp_path, keep=2)
+    callback.set_model(model)
+    with pytest.raises(OSError, match="No space"):
+        callback.on_epoch_end(4)
+    assert sorted(os.listdir(tmp_path)) == kept
+    with pytest.raises(ValueError, match="at least 1"):
+        Checkpoints(tmp_path, keep=0)
+
+
+def test_order_is_by_epoch_beyond_four_digits(tmp_path):
+    model = small()
+    for epoch in (9_999, 10_000):
+        save_state(model, tmp_path / f"epoch-{epoch:04d}.npz", epoch)
+    assert load_state(model, latest(tmp_path))[0] == 10_000
+
+
+def test_damaged_checkpoints_are_skipped(tmp_path):
+    model = small()
+    for epoch in (1, 2):
+        save_state(model, tmp_path / f"epoch-{epoch:04d}.npz", epoch)
+    newest = tmp_path / "epoch-0002.npz"
+    whole = newest.read_bytes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert latest(tmp_path) == newest
+    assert b"dense" in whole
+    damaged = [b"", whole[:-1], whole[: len(whole) // 2]]
+    # A flipped byte in the content of the first weight.
+    place = whole.index(b"weights/00000") + 200
+    damaged.append(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
+    for content in damaged:
+        newest.write_bytes(content)
+        with pytest.warns(UserWarning, match="epoch-0002.npz is damaged"):
+            assert latest(tmp_path).name == "epoch-0001.npz"
+    (tmp_path / "epoch-0001.npz").write_bytes(b"")
+    with pytest.warns(UserWarning, match="damaged"):
+        assert latest(tmp_path) is None
+    assert latest(tmp_path / "nowhere") is None
+
+
+def test_resume_rewinds_the_run_to_its_last_whole_checkpoint(tmp_path):
+    run = RunFolder(tmp_path)
+    run.start({})
+    model = small()
+    assert resume(model, run) == 0
+    for epoch in (1, 2, 3):
+        save_state(model, run.checkpoints / f"epoch-{epoch:04d}.npz", epoch, 7 * epoch)
+        run.add_metrics({"epoch": epoch})
+    (run.checkpoints / "epoch-0003.npz").write_bytes(b"cut")
+    with pytest.warns(UserWarning, match="damaged"):
+        assert resume(model, run) == 2
+    assert run.metrics() == [{"epoch": 1}, {"epoch": 2}]
+    assert "2 epochs, 14 steps" in run.log_path.read_text()
+
+
+def test_names_may_differ_in_their_numbers_only(tmp_path):
+    model = small(optimizer="adam")
+    model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
+    save_state(model, tmp_path / "state.npz", 1)
+    other = small(optimizer="adam")
+    assert other.weights[0].path != model.weights[0].path
+    load_state(other, tmp_path / "state.npz")
+    assert_same_state(other, model)
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    path = tmp_path / "state.npz"
+    save_state(small(optimizer="adam"), path, 1)
+    wider = small(width=5, optimizer="adam")
+    before = values(wider)
+    with pytest.raises(ValueError, match=r"kernel.*\(2, 3\).*\(2, 5\).*arguments that"):
+        load_state(wider, path)
+    for value, after in zip(before, values(wider), strict=False):
+        np.testing.assert_array_equal(value, after)
+    with pytest.raises(
+        ValueError, match="optimizer is 'adam.*/iteration'.*the model has 'sgd/"
+    ):
+        load_state(small(optimizer="sgd"), path)
+    shallow = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    shallow.compile("adam", "mse")
+    with pytest.raises(ValueError, match="has 4 weights, the model has 2"):
+        load_state(shallow, path)
+    with pytest.raises(ValueError, match="Build it first"):
+        save_state(keras.Sequential([keras.layers.Dense(3)]), path, 1)
+
+
+def test_average_is_the_mean_but_for_the_codebook(tmp_path):
+    model = new_model()
+    tiny_run.fit(model, 0, 3, callbacks=[Checkpoints(tmp_path)])
+    paths = list_checkpoints(tmp_path)
+    saved = []
+    for path in paths:
+        load_state(model, path)
+        saved.append(model.get_weights())
+    uncompiled = keras.Model.from_config(model.get_config())
+    average_weights(uncompiled, paths)
+    names = [weight.path for weight in uncompiled.weights]
+    assert sum("/ema/" in name for name in names) == 2
+    for i, weight in enumerate(uncompiled.weights):
+        stacked = np.stack([weights[i] for weights in saved])
+        assert np.ptp(stacked, axis=0).max() > 0
+        expected = stacked[-1] if "/ema/" in names[i] else stacked.mean(axis=0)
+        np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-6, atol=1e-7)
+    average_weights(uncompiled, paths[:2], last_only=lambda path: "kernel" in path)
+    for i, weight in enumerate(uncompiled.weights):
+        two = np.stack([weights[i] for weights in saved[:2]])
+        expected = two[-1] if "kernel" in names[i] else two.mean(axis=0)
+        np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-6, atol=1e-7)
+    with pytest.raises(ValueError, match="`paths` is empty"):
+        average_weights(uncompiled, [])
+
+
+def test_saved_models_are_complete_or_absent(tmp_path, monkeypatch):
+    model = small()
+    path = tmp_path / "model.keras"
+    save_model(model, path)
+    x = np.ones((1, 2), "float32")
+    restored = keras.saving.load_model(path)
+    np.testing.assert_array_equal(restored(x), model(x))
+    content = path.read_bytes()
+
+    def killed(target):
+        target.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(model, "save", killed)
+    with pytest.raises(KeyboardInterrupt):
+        save_model(model, path)
+    assert path.read_bytes() == content
+    assert os.listdir(tmp_path) == ["model.keras"]
+    with pytest.raises(ValueError, match="must end in .keras"):
+        save_model(model, tmp_path / "model.h5")
