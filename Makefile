@@ -8,8 +8,9 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: demo test test-slow lint format bench lock clean
 
-demo: $(VENV)/.ready  ## the main job: the paper's theory, as a table and a picture
+demo: $(VENV)/.ready  ## the paper's theory in a picture, then a latent translator
 	$(BIN)/python recipes/quickstart.py
+	$(BIN)/python recipes/numbers_demo.py
 
 test: $(VENV)/.ready  ## everything quick, README and docstring examples included
 	$(BIN)/python -m pytest -q -n 2 --dist loadscope

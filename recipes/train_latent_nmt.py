@@ -69,6 +69,13 @@ def main(arguments=None):
         metavar="STEPS",
         help="in which fewer and fewer sentences skip the bottleneck (%(default)s)",
     )
+    add(
+        "--predicted",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="of sentences decoded from predicted codes after that (%(default)s)",
+    )
     arguments = parser.parse_args(arguments)
 
     from keras_vqem.evaluation import codes
@@ -89,6 +96,7 @@ def main(arguments=None):
             filter_width=arguments.filter_width,
             dropout=arguments.dropout,
             warmup_steps=arguments.bypass,
+            predicted_share=arguments.predicted,
         )
         if arguments.teacher:
             model.start_from(load_translator(arguments.teacher))

@@ -136,10 +136,12 @@ def _functions(model):
                     source_ids, target_ids
                 ),
                 input_signature=[spec, spec],
+                autograph=False,
             ),
             tf.function(
                 lambda source_ids, codes: self().decode_ids(source_ids, codes),
                 input_signature=[spec, spec],
+                autograph=False,
             ),
         )
     return _graphs[model]

@@ -42,6 +42,9 @@ class LatentNMT(Translator):
             reach the decoder as they leave the compressor, without passing the
             bottleneck. The decoder so learns to listen before codes mean much; without
             this it learns to do without them, and they die.
+        predicted_share: After that, this share of the sentences reach the decoder as
+            the codes that the predictor names (given the true codes before each), so
+            that the decoder learns to live with the predictor's mistakes.
         **kwargs: Arguments of `keras.Model`.
 
     Call arguments:
@@ -91,6 +94,7 @@ class LatentNMT(Translator):
         filter_width=2048,
         dropout=0.1,
         warmup_steps=1000,
+        predicted_share=0.0,
         **kwargs,
     ):
         super().__init__(
@@ -107,6 +111,7 @@ class LatentNMT(Translator):
         self.decoder_layers = decoder_layers
         self.predictor_layers = predictor_layers
         self.warmup_steps = warmup_steps
+        self.predicted_share = predicted_share
         self.compressor = SequenceCompressor(
             halvings, dropout, heads=heads if attend_source else None, name="compressor"
         )
@@ -186,6 +191,12 @@ class LatentNMT(Translator):
         shape = ops.shape(codes)
         return ops.reshape(codes, (shape[0], -1, *shape[lead:]))
 
+    def _unflat(self, codes):
+        """Codes in a row as the bottleneck has them."""
+        if not self.bottleneck.groups.code_shape:
+            return codes
+        return ops.reshape(codes, (ops.shape(codes)[0], -1, self._groups))
+
     @property
     def _groups(self):
         return int(np.prod(self.bottleneck.groups.code_shape, dtype=int))
@@ -197,30 +208,42 @@ class LatentNMT(Translator):
         memory, memory_mask = self.encode_source(inputs["source_ids"], training)
         vectors, mask = self._compress(target_ids, memory, memory_mask, training)
         found = self.bottleneck(vectors, mask=mask, training=training)
+        codes = self._flat(found["codes"])
+        code_logits = self.predictor(
+            codes, memory, memory_mask=memory_mask, training=training
+        )
         latents = found["quantized"]
         if training:
-            latents = self._bypass(vectors, latents)
+            latents = self._mix(vectors, latents, code_logits)
         logits = self._write(latents, mask, memory, memory_mask, training)
-        codes = self._flat(found["codes"])
         return {
             "logits": logits[:, : ops.shape(target_ids)[1]],
-            "code_logits": self.predictor(
-                codes, memory, memory_mask=memory_mask, training=training
-            ),
+            "code_logits": code_logits,
             "codes": codes,
             "samples": self._flat(found["samples"], tail=1),
             "code_mask": ops.repeat(mask, self._groups, axis=1),
         }
 
-    def _bypass(self, vectors, quantized):
-        if not self.warmup_steps:
-            return quantized
-        share = ops.cast(self.steps, "float32") / self.warmup_steps
+    def _mix(self, vectors, quantized, code_logits):
+        """What the decoder sees in training: a choice for each sentence."""
+        step = ops.cast(self.steps, "float32")
         self.steps.assign(self.steps + 1)
         draws = keras.random.uniform(
-            (ops.shape(vectors)[0], 1, 1), dtype="float32", seed=self.seed_generator
+            (2, ops.shape(vectors)[0], 1, 1), dtype="float32", seed=self.seed_generator
         )
-        return ops.where(draws < share, quantized, vectors)
+        latents = quantized
+        if self.predicted_share:
+            best = tf.argmax(
+                code_logits[:, :-1, : self.predictor.end_code],
+                axis=-1,
+                output_type=tf.int32,
+            )
+            predicted = self.bottleneck.decode(self._unflat(best))
+            share = ops.where(step < self.warmup_steps, 0.0, self.predicted_share)
+            latents = ops.where(draws[0] < share, ops.stop_gradient(predicted), latents)
+        if self.warmup_steps:
+            latents = ops.where(draws[1] < step / self.warmup_steps, latents, vectors)
+        return latents
 
     def _loss_terms(self, inputs, outputs):
         yield self._token_loss(outputs["logits"], inputs["target_ids"])
@@ -284,14 +307,11 @@ class LatentNMT(Translator):
 
     def _decode(self, codes, memory, memory_mask):
         groups = self._groups
-        batch, length = ops.shape(codes)
-        codes = codes[:, : length // groups * groups]
+        codes = codes[:, : ops.shape(codes)[1] // groups * groups]
         there = codes < self.predictor.end_code
-        codes = ops.where(there, codes, 0)
-        if self.bottleneck.groups.code_shape:
-            codes = ops.reshape(codes, (batch, -1, groups))
-            there = ops.all(ops.reshape(there, (batch, -1, groups)), axis=-1)
-        latents = self.bottleneck.decode(codes)
+        latents = self.bottleneck.decode(self._unflat(ops.where(there, codes, 0)))
+        # Of several groups, those of one position are there together.
+        there = there[:, groups - 1 :: groups]
         logits = self._write(latents, there, memory, memory_mask)
         ids = tf.argmax(logits, axis=-1, output_type=tf.int32)
         # The sentence ends with its first end, or where its codes do.
@@ -338,4 +358,5 @@ class LatentNMT(Translator):
             "decoder_layers": self.decoder_layers,
             "predictor_layers": self.predictor_layers,
             "warmup_steps": self.warmup_steps,
+            "predicted_share": self.predicted_share,
         }

@@ -161,6 +161,7 @@ class Translator(keras.Model):
             self._graphs[key] = tf.function(
                 lambda source_ids: self.translate_ids(source_ids, **options),
                 input_signature=signature,
+                autograph=False,
             )
         return self._graphs[key]
 

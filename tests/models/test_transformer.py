@@ -119,17 +119,16 @@ def test_twelve_and_one_layers(rng):
 
 
 def copying(rng, rows=64):
-    ids = small.sentences(rng, rows, 5, low=20)
+    ids = small.sentences(rng, rows, 4, low=24)
     return {"source_ids": ids, "target_ids": ids}
 
 
 def test_it_learns_to_copy_and_translates_in_order(rng):
     model = small.transformer()
-    model.compile(keras.optimizers.Adam(0.01))
+    model.compile(keras.optimizers.Adam(0.01), label_smoothing=0.0)
     data = tf.data.Dataset.from_tensors(copying(rng)).repeat()
-    history = model.fit(data, steps_per_epoch=60, epochs=3, verbose=0).history
-    assert history["reconstruction"][-1] < 0.3
-    texts = ["rstu", "u", "tt", "wvut", "s"]
+    model.fit(data, steps_per_epoch=200, verbose=0)
+    texts = ["vwx", "z", "yy", "w", "zv"]
     assert model.translate(texts, batch_size=2) == texts
     assert model.translate(texts, beams=2) == texts
     assert model.translate([]) == []

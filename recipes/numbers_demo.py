@@ -1,0 +1,142 @@
+"""From nothing to a latent translator: numbers, dates and times, English to German.
+
+    make demo    # or: python recipes/numbers_demo.py
+
+Trains an autoregressive Transformer and a LatentNMT of the same width on sentences
+that a grammar makes, then sets them side by side on sentences that neither has seen:
+how many translations are right to the letter, and how long one takes. Both see the
+same batches for the same number of steps.
+"""
+
+import argparse
+import json
+import pathlib
+import time
+
+SIZES = {"width": 128, "heads": 4, "filter_width": 256, "dropout": 0.0}
+
+
+def make_data(pairs):
+    """Tokenizer and corpora; train and test share no pair."""
+    from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer
+
+    train = ParallelCorpus.from_numbers(pairs, split="train")
+    test = ParallelCorpus.from_numbers(1000, split="test")
+    lines = train.sources[:20_000] + train.targets[:20_000]
+    tokenizer = SentencePieceTokenizer.train(lines, vocabulary_size=400)
+    return tokenizer, train, test
+
+
+def make_models(tokenizer, steps):
+    from keras_vqem import layers, models
+
+    return {
+        "Transformer": models.Transformer(
+            tokenizer, encoder_layers=3, decoder_layers=3, **SIZES
+        ),
+        "LatentNMT": models.LatentNMT(
+            tokenizer,
+            layers.VQEMBottleneck(
+                256, num_samples=10, temperature=5.0, decay=0.99, revival=0.05, seed=0
+            ),
+            encoder_layers=3,
+            decoder_layers=3,
+            predictor_layers=1,
+            warmup_steps=steps // 10,
+            **SIZES,
+        ),
+    }
+
+
+def train(model, batches, steps):
+    """Trains for a number of steps, and returns the seconds it took."""
+    import keras
+
+    from keras_vqem.models.schedules import WarmupExponentialDecay
+    from keras_vqem.training import Progress
+
+    rounds = 10
+    warmup = max(steps // 20, 1)
+    rate = WarmupExponentialDecay(0.002, warmup, steps, 0.05)
+    model.build()
+    model.compile(
+        keras.optimizers.Adam(rate, beta_2=0.98), label_smoothing=0.0, jit_compile=True
+    )
+    start = time.monotonic()
+    model.fit(
+        batches.dataset(),
+        steps_per_epoch=-(-steps // rounds),
+        epochs=rounds,
+        shuffle=False,
+        verbose=0,
+        callbacks=[Progress(rounds)],
+    )
+    return time.monotonic() - start
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--steps", type=int, default=800, help="of training, each (%(default)s)")
+    add("--pairs", type=int, default=100_000, help="to train on (%(default)s)")
+    add("--tokens-per-batch", type=int, default=2048, help="a side (%(default)s)")
+    add("--seed", type=int, default=0, help="(%(default)s)")
+    add("--json", type=pathlib.Path, metavar="FILE", help="write the results there")
+    arguments = parser.parse_args(arguments)
+
+    import keras
+
+    from keras_vqem.evaluation import latency
+    from keras_vqem.text import TokenBatches
+
+    keras.utils.set_random_seed(arguments.seed)
+    tokenizer, corpus, test = make_data(arguments.pairs)
+    batches = TokenBatches(
+        tokenizer.encode_lines(corpus.sources),
+        tokenizer.encode_lines(corpus.targets),
+        arguments.tokens_per_batch,
+        max_shapes=3,
+        seed=arguments.seed,
+    )
+    results, functions, samples = {}, {}, {}
+    models = make_models(tokenizer, arguments.steps)
+    for name, model in models.items():
+        print(f"\n{name}: {arguments.steps} steps", flush=True)
+        seconds = train(model, batches, arguments.steps)
+        samples[name] = model.translate(test.sources)
+        right = sum(a == b for a, b in zip(samples[name], test.targets, strict=True))
+        results[name] = {"exact_match": right / len(test), "seconds": seconds}
+        graph, source_ids = (
+            model.translation_graph(),
+            tokenizer.encode(
+                ["the thirty-first of October, fifteen seventeen"]
+            ).to_tensor(),
+        )
+        functions[name] = lambda g=graph, s=source_ids: g(s).numpy()
+    times = latency.measure(functions)
+    print("\n| model | right of 1000 unseen | training | one translation |")
+    print("| --- | ---: | ---: | ---: |")
+    for name, found in results.items():
+        found |= {"parameters": models[name].count_params(), **times[name]._asdict()}
+        print(
+            f"| {name} | {found['exact_match']:.1%} | {found['seconds']:.0f} s "
+            f"| {found['median_ms']:.1f} ms |"
+        )
+    print()
+    for row in range(5):
+        print(f"{test.sources[row]}\n  -> {samples['LatentNMT'][row]}")
+    if arguments.json:
+        from keras_vqem.evaluation.translation_report import circumstances
+        from keras_vqem.training.files import replacing
+
+        settings = {k: v for k, v in vars(arguments).items() if k != "json"}
+        report = {"settings": settings, "results": results, **circumstances()}
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(arguments.json) as temporary:
+            temporary.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""LatentNMT: its losses are the equations', padding is nothing, codes do the work."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_vqem import layers
+from tests.models import small
+
+BOTTLENECKS = {
+    "hard_em": lambda: layers.VQEMBottleneck(16, decay=0.9, seed=1),
+    "soft_em": lambda: layers.VQEMBottleneck(16, num_samples=3, seed=1),
+    "slices": lambda: layers.VQEMBottleneck(16, groups=2, num_samples=3, seed=1),
+    "vq": lambda: layers.VQBottleneck(16),
+    "gumbel": lambda: layers.GumbelSoftmaxBottleneck(16, seed=1),
+    "semantic_hashing": lambda: layers.SemanticHashingBottleneck(4, seed=1),
+}
+
+
+def fit(model, inputs, steps=2, **options):
+    data = tf.data.Dataset.from_tensors(inputs).repeat()
+    return model.fit(data, steps_per_epoch=steps, verbose=0, **options).history
+
+
+@pytest.fixture
+def trained(rng):
+    """A model whose codebook has been placed, with lively weights."""
+    model = small.sharpen(small.latent_nmt(), rng)
+    model.compile(keras.optimizers.SGD(0.0))
+    fit(model, small.batch(rng, rows=8))
+    return model
+
+
+@pytest.mark.parametrize("name", BOTTLENECKS)
+def test_any_bottleneck_with_codes_trains_and_translates(name, rng):
+    model = small.latent_nmt(BOTTLENECKS[name]())
+    model.compile()
+    history = fit(model, small.batch(rng))
+    groups = 2 if name == "slices" else 1
+    for key in ("reconstruction", "latent_prediction", "commitment", "perplexity"):
+        assert np.isfinite(history[key]).all()
+    assert len(model.translate(["abc", "d"], beams=2)) == 2
+    codes = model.encode_ids(**small.batch(rng)).numpy()
+    assert codes.shape[1] % groups == 0 and codes.min() >= 0 and codes.max() <= 16
+
+
+def test_a_bottleneck_without_codes_is_refused():
+    with pytest.raises(ValueError, match="GaussianBottleneck has none"):
+        small.latent_nmt(layers.GaussianBottleneck(4))
+
+
+def test_code_loss_is_the_soft_cross_entropy_with_the_end(rng):
+    bottleneck = layers.VQEMBottleneck(16, num_samples=4, temperature=50.0, seed=1)
+    model = small.sharpen(small.latent_nmt(bottleneck), rng)
+    inputs = small.batch(rng)
+    model(inputs, training=True)
+    outputs = model(inputs, training=True)
+    logits = outputs["code_logits"].numpy().astype("float64")
+    logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
+    labels = bottleneck.assignments(outputs["samples"]).numpy()
+    assert ((labels > 0) & (labels < 1)).any()
+    terms = []
+    numbers = -(-(inputs["target_ids"] > 0).sum(1) // 4)
+    for row, number in enumerate(numbers):
+        terms += [-(labels[row, i] * logits[row, i, :16]).sum() for i in range(number)]
+        terms.append(-logits[row, number, 16])
+    _, values, weights = model._code_loss(outputs)
+    assert float(np.sum(weights)) == len(terms) == numbers.sum() + len(numbers)
+    found = np.sum(values["loss"] * weights) / np.sum(weights)
+    np.testing.assert_allclose(found, np.mean(terms), rtol=1e-5)
+
+
+def test_the_loss_is_the_sum_of_its_parts(trained, rng):
+    trained.compile(label_smoothing=0.0)
+    result = trained.evaluate(
+        tf.data.Dataset.from_tensors(small.batch(rng)), verbose=0, return_dict=True
+    )
+    parts = ("reconstruction", "latent_prediction", "commitment")
+    assert all(result[part] > 0 for part in parts)
+    np.testing.assert_allclose(
+        result["loss"], sum(result[part] for part in parts), rtol=1e-5
+    )
+
+
+def test_padding_changes_nothing(trained, rng):
+    inputs = small.batch(rng)
+    longer = {key: np.pad(ids, [[0, 0], [0, 9]]) for key, ids in inputs.items()}
+    few, many = trained(inputs), trained(longer)
+    real = inputs["target_ids"] > 0
+    np.testing.assert_allclose(
+        few["logits"][real], many["logits"][:, : real.shape[1]][real], atol=1e-4
+    )
+    there = few["code_mask"].numpy()
+    assert there.any(axis=1).all() and not there.all()
+    number = there.shape[1]
+    np.testing.assert_array_equal(few["codes"][there], many["codes"][:, :number][there])
+    np.testing.assert_array_equal(many["code_mask"][:, number:], False)
+    few_loss = trained.compute_loss(x=inputs, y_pred=few)
+    many_loss = trained.compute_loss(x=longer, y_pred=many)
+    np.testing.assert_allclose(few_loss, many_loss, rtol=1e-4)
+
+
+def test_rows_of_padding_weigh_nothing(trained, rng):
+    inputs = small.batch(rng)
+    filled = {key: np.pad(ids, [[0, 3], [0, 0]]) for key, ids in inputs.items()}
+    loss = trained.compute_loss(x=inputs, y_pred=trained(inputs))
+    with_rows = trained.compute_loss(x=filled, y_pred=trained(filled))
+    np.testing.assert_allclose(loss, with_rows, rtol=1e-5)
+
+
+def test_translation_is_predicted_codes_decoded(trained, rng):
+    source_ids = small.sentences(rng, 6, 7)
+    whole = trained.translate_ids(source_ids, min_codes=2).numpy()
+    memory, mask = trained.encode_source(source_ids)
+    codes = trained.predictor.search(memory, mask, max_length=6, min_length=2).numpy()
+    for row in range(6):
+        # One by one: the batch has no part in it.
+        alone = source_ids[row : row + 1, : (source_ids[row] > 0).sum()]
+        one = trained.translate_ids(alone, min_codes=2).numpy()[0]
+        np.testing.assert_array_equal(one[one > 0], whole[row][whole[row] > 0])
+    words = trained.decode_ids(source_ids, codes).numpy()
+    width = min(words.shape[1], whole.shape[1])
+    np.testing.assert_array_equal(words[:, :width], whole[:, :width])
+
+
+def test_codes_reach_the_words_and_words_the_codes(trained, rng):
+    inputs = small.batch(rng, rows=4)
+    codes = trained.encode_ids(**inputs).numpy()
+    logits = trained(inputs)["logits"].numpy()
+    other = {**inputs, "target_ids": small.sentences(rng, 4, 8)}
+    assert (codes != trained.encode_ids(**other).numpy()).any()
+    # Words are read from the codes alone: with the codes of others come their words.
+    assert np.abs(logits - trained(other)["logits"]).max() > 1e-3
+
+
+def test_words_end_at_the_first_end(trained, rng):
+    found = trained.translate_ids(small.sentences(rng, 8, 7), min_codes=4).numpy()
+    for row in found:
+        ends = np.flatnonzero(row == 1)
+        assert len(ends) <= 1
+        if len(ends):
+            assert (row[ends[0] + 1 :] == 0).all()
+
+
+def test_the_decoder_meets_vectors_then_codes_then_predictions(rng):
+    model = small.latent_nmt(warmup_steps=4, predicted_share=0.5)
+    inputs = small.batch(rng)
+    model.compile(keras.optimizers.SGD(0.0))
+    fit(model, inputs, steps=3)
+    assert int(model.steps) == 3
+    model(inputs, training=False)
+    assert int(model.steps) == 3
+
+    vectors, quantized = np.full((2, 400, 1, 16), [[[[7.0]]], [[[8.0]]]], "float32")
+    code_logits = np.zeros((400, 2, 17), "float32")
+    code_logits[:, 0, 5] = 1.0  # and the end, number 16, is not a code
+    code_logits[:, :, 16] = 2.0
+    fifth = model.bottleneck.decode(np.array([[5]]))[0, 0].numpy()
+    shares = []
+    for step in range(1, 6):
+        model.steps.assign(step)
+        found = model._mix(vectors, quantized, code_logits).numpy()[:, 0]
+        kinds = [np.all(found == kind, axis=-1) for kind in (7.0, 8.0, fifth)]
+        assert np.sum(kinds) == 400
+        shares.append(np.mean(kinds, axis=1))
+    expected = [
+        [0.75, 0.25, 0.0],
+        [0.5, 0.5, 0.0],
+        [0.25, 0.75, 0.0],
+        [0.0, 0.5, 0.5],
+        [0.0, 0.5, 0.5],
+    ]
+    np.testing.assert_allclose(shares, expected, atol=0.08)
+
+
+def test_start_from_a_teacher(rng):
+    teacher = small.sharpen(small.transformer(), rng)
+    model = small.latent_nmt()
+    model.start_from(teacher)
+    source_ids = small.sentences(rng, 3, 6)
+    np.testing.assert_array_equal(
+        model.encode_source(source_ids)[0], teacher.encode_source(source_ids)[0]
+    )
+    with pytest.raises(ValueError, match="The encoder of the teacher has other sizes"):
+        model.start_from(small.transformer(filter_width=8))
+
+
+def test_it_learns_to_copy(rng):
+    bottleneck = layers.VQEMBottleneck(64, num_samples=5, decay=0.9, seed=1)
+    model = small.latent_nmt(bottleneck, warmup_steps=60, halvings=1)
+    model.compile(keras.optimizers.Adam(0.01), label_smoothing=0.0)
+    ids = small.sentences(rng, 64, 4, low=24)
+    history = fit(model, {"source_ids": ids, "target_ids": ids}, steps=300)
+    assert history["perplexity"][-1] > 4
+    texts = ["vwx", "z", "yy"]
+    assert model.translate(texts, batch_size=2) == texts
+
+
+def test_saved_model_is_the_same_in_a_new_object(trained, rng, tmp_path):
+    trained.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    inputs = small.batch(rng)
+    np.testing.assert_array_equal(trained(inputs)["logits"], again(inputs)["logits"])
+    np.testing.assert_array_equal(
+        trained.translate_ids(inputs["source_ids"], beams=2),
+        again.translate_ids(inputs["source_ids"], beams=2),
+    )
+
+
+def test_graph_of_translation_can_be_exported(trained, rng, tmp_path):
+    archive = keras.export.ExportArchive()
+    archive.track(trained)
+    archive.add_endpoint(
+        "serve",
+        lambda source_ids: trained.translate_ids(source_ids, min_codes=2),
+        [tf.TensorSpec([None, None], "int32")],
+    )
+    archive.write_out(str(tmp_path / "model"), verbose=False)
+    served = tf.saved_model.load(str(tmp_path / "model"))
+    source_ids = small.sentences(rng, 5, 7)
+    np.testing.assert_array_equal(
+        served.serve(tf.constant(source_ids)),
+        trained.translate_ids(source_ids, min_codes=2),
+    )
+
+
+def test_two_replicas_train_as_one(rng, strategy):
+    inputs = small.batch(rng, rows=8)
+
+    def trained(scope):
+        with scope.scope():
+            model = small.latent_nmt()
+            model.compile(keras.optimizers.SGD(0.1))
+        data = tf.data.Dataset.from_tensor_slices(inputs).batch(8).repeat()
+        history = model.fit(data, steps_per_epoch=3, verbose=0).history
+        return model.get_weights(), history
+
+    one, one_history = trained(tf.distribute.get_strategy())
+    two, two_history = trained(strategy)
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_allclose(a, b, atol=5e-5)
+    for key, values in one_history.items():
+        np.testing.assert_allclose(values, two_history[key], rtol=1e-3, err_msg=key)

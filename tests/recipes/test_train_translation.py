@@ -1,0 +1,135 @@
+"""The trainers from end to end, on a corpus and models as small as they come."""
+
+import json
+
+import keras
+import matplotlib.image
+import numpy as np
+import pytest
+
+from keras_vqem.training import list_checkpoints
+
+SMALL = [
+    *("--width", "16", "--heads", "2", "--filter-width", "16", "--shapes", "1"),
+    *("--encoder-layers", "1", "--decoder-layers", "1", "--warmup", "5"),
+    *("--tokens-per-batch", "256", "--average", "2"),
+]
+CODES = ["--codes", "8", "--samples", "2", "--predictor-layers", "1", "--bypass", "3"]
+
+
+@pytest.fixture(scope="module")
+def runs(tiny, recipe, tmp_path_factory):
+    """A teacher, and a LatentNMT that started from it, each trained for two epochs."""
+    folder = tmp_path_factory.mktemp("runs")
+    common = ["--data", str(tiny.data.folder), *SMALL, "--epochs", "2"]
+    teacher, latent = folder / "teacher", folder / "latent"
+    recipe("train_transformer").main([*common, "--run", str(teacher)])
+    recipe("train_latent_nmt").main(
+        [*common, *CODES, "--run", str(latent), "--teacher", str(teacher)]
+    )
+    return folder
+
+
+def metrics(run):
+    return [json.loads(line) for line in (run / "metrics.jsonl").open()]
+
+
+def test_a_run_leaves_its_record(runs):
+    for name in ("teacher", "latent"):
+        found = metrics(runs / name)
+        assert [line["epoch"] for line in found] == [1, 2]
+        assert found[1]["loss"] < found[0]["loss"]
+        assert all("val_bleu" in line for line in found)
+        assert len(list_checkpoints(runs / name / "checkpoints")) == 2
+        assert list((runs / name / "tensorboard").rglob("events*"))
+        assert "epoch 2/2" in (runs / name / "log.txt").read_text()
+    codes = {"latent_prediction", "commitment", "perplexity", "usage"}
+    bleu = {"val_teacher_forced_bleu", "val_random_codes_bleu"}
+    assert codes | bleu <= set(metrics(runs / "latent")[0])
+
+
+def test_the_saved_model_is_the_mean_of_its_checkpoints(runs):
+    model = keras.saving.load_model(runs / "teacher" / "model.keras", compile=False)
+    files = list_checkpoints(runs / "teacher" / "checkpoints")
+    for position, weight in enumerate(model.weights):
+        values = []
+        for path in files:
+            with np.load(path) as arrays:
+                (key,) = (k for k in arrays if k.startswith(f"weights/{position:05d}/"))
+                values.append(arrays[key])
+        np.testing.assert_allclose(weight, np.mean(values, axis=0), atol=1e-6)
+
+
+def test_a_stopped_run_goes_on_as_if_it_had_not(runs, tiny, recipe):
+    whole = metrics(runs / "latent")
+    run = runs / "latent"
+    (run / "checkpoints" / "epoch-0002.npz").unlink()
+    arguments = ["--data", str(tiny.data.folder), *SMALL, "--epochs", "2", *CODES]
+    arguments += ["--run", str(run), "--teacher", str(runs / "teacher")]
+    with pytest.raises(FileExistsError, match="--resume"):
+        recipe("train_latent_nmt").main(arguments)
+    with pytest.raises(ValueError, match="width: the run has 16, received 32"):
+        recipe("train_latent_nmt").main([*arguments, "--resume", "--width", "32"])
+    recipe("train_latent_nmt").main([*arguments, "--resume"])
+    again = metrics(run)
+    assert again[0] == whole[0]
+    for key, value in whole[1].items():
+        if "seconds" not in key:
+            np.testing.assert_allclose(again[1][key], value, rtol=1e-6, err_msg=key)
+
+
+def test_curves_of_runs(runs, recipe, tmp_path):
+    plot_runs = recipe("plot_runs")
+    arguments = ["--run", f"soft EM={runs / 'latent'}"]
+    plot_runs.main([*arguments, "--output", str(tmp_path / "curves.png")])
+    picture = matplotlib.image.imread(tmp_path / "curves.png")
+    blue = np.all(np.abs(picture[..., :3] - (0, 0x72 / 255, 0xB2 / 255)) < 0.02, -1)
+    assert picture.shape[1] > picture.shape[0] and blue.sum() > 100
+    with pytest.raises(SystemExit):
+        plot_runs.main(["--run", "x=nowhere", "--output", str(tmp_path / "x.png")])
+
+
+def test_decoding_benchmark_times_exported_graphs(recipe, tmp_path, capsys):
+    sizes = ["--width", "16", "--filter-width", "16", "--heads", "2"]
+    sizes += ["--encoder-layers", "1", "--decoder-layers", "1", "--vocabulary", "64"]
+    sizes += ["--codes", "8", "--tokens", "9", "--halvings", "3"]
+    path = tmp_path / "new" / "decoding.json"
+    recipe("benchmark_decoding").main(
+        [*sizes, "--predictor-layers", "1", "--rounds", "2", "--json", str(path)]
+    )
+    report = json.loads(path.read_text())
+    assert len(report["results"]) == 3 and report["settings"]["width"] == 16
+    printed = capsys.readouterr().out
+    for name, result in report["results"].items():
+        assert f"| {name} | {result['median_ms']:.1f} |" in printed
+
+
+def test_decoding_benchmark_writes_the_lengths_it_says(recipe, tmp_path):
+    benchmark = recipe("benchmark_decoding")
+    arguments = benchmark.argparse.Namespace(
+        width=16,
+        filter_width=16,
+        heads=2,
+        encoder_layers=1,
+        decoder_layers=1,
+        predictor_layers=[1],
+        halvings=[3],
+        vocabulary=64,
+        codes=8,
+        tokens=9,
+    )
+    greedy, beam, latent = benchmark.contestants(arguments, tmp_path).values()
+    assert greedy().shape == (1, 9) and beam().shape == (1, 9)
+    # Nine words and the end take two codes of eight.
+    assert latent().shape == (1, 16)
+
+
+@pytest.mark.slow
+def test_numbers_demo_learns(recipe, tmp_path):
+    path = tmp_path / "numbers.json"
+    recipe("numbers_demo").main(
+        ["--steps", "300", "--pairs", "20000", "--json", str(path)]
+    )
+    results = json.loads(path.read_text())["results"]
+    assert results["Transformer"]["exact_match"] > 0.5
+    assert results["LatentNMT"]["exact_match"] > 0.2
