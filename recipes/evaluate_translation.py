@@ -6,8 +6,8 @@
 Each model is tried with each number of beams. BLEU and chrF are sacreBLEU's, of plain
 text as it was published; the signatures say how they were computed. Latencies are of
 translating ids to ids in one graph, sentences of the split drawn at random, all models
-in turns within one process; speedups are against the first row. A LatentNMT gets
-a second table: how its codebook is used, and BLEU from the codes of the references (as
+in turns within one process; speedups are against the first model. A LatentNMT gets a
+second table: how its codebook is used, and BLEU from the codes of the references (as
 good as its codes allow) and from random codes (what its decoder knows without them).
 """
 
@@ -30,6 +30,14 @@ def _folder(path):
     return path.parent.name if path.is_file() else path.name
 
 
+def training_seconds(path):
+    """How long the run took that the model comes from; None if it is not known."""
+    from keras_vqem.training import RunFolder
+
+    lines = RunFolder(path.parent).metrics()
+    return lines[-1]["training_seconds"] if lines else None
+
+
 def evaluate(options, paths, corpus):
     """Rows of the table, and translations under the names of the rows."""
     from keras_vqem.evaluation import translation_report as report
@@ -45,6 +53,7 @@ def evaluate(options, paths, corpus):
             choices = {"batch_size": options.batch_size, "beams": beams}
             outputs[row], scores = report.quality(model, corpus, **choices)
             entry = {"name": row, "model": str(path), "class": type(model).__name__}
+            entry["training_seconds"] = training_seconds(path)
             entries.append({**entry, "beams": beams, **scores})
             timed[row] = model, {"beams": beams}
             if hasattr(model, "encode_ids"):

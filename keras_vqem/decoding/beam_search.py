@@ -19,6 +19,7 @@ def beam_search(
     beams=4,
     length_penalty=0.6,
     pad_id=0,
+    best_only=False,
 ):
     """Searches for the most probable sequences, with `beams` hypotheses a row.
 
@@ -48,6 +49,8 @@ def beam_search(
         beams: The number of hypotheses, from 1 to V.
         length_penalty: 0 compares plain log probabilities, which favours short
             sequences; the larger, the longer the winners.
+        best_only: Stop as soon as the first result is certain. It is the same; the
+            others may not be the next best.
 
     Returns:
         A tuple:
@@ -140,7 +143,8 @@ def beam_search(
 
         # A row that is done lives on with probability 0, and so changes no more.
         live, kept = tf.math.top_k(tf.where(ends, _NEVER, log_p), beams)
-        done = at_limit | (live[:, 0] / limit_penalty <= ended[:, -1])
+        bar = ended[:, 0 if best_only else -1]
+        done = at_limit | (live[:, 0] / limit_penalty <= bar)
         live = tf.where(done[:, None], _NEVER, live)
         live_ids = tf.gather(written, kept, batch_dims=1)
         if beams > 1:

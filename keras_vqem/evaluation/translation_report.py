@@ -13,17 +13,6 @@ import keras_vqem
 from keras_vqem.evaluation import codes, latency, translation_scores
 
 PACKAGES = ("keras", "numpy", "sacrebleu", "tensorflow", "tensorflow-text")
-COLUMNS = (
-    "",
-    "parameters",
-    "BLEU",
-    "chrF",
-    *(
-        f"batch {size}: {name}"
-        for size in (1, 32)
-        for name in ("median ms", "p95 ms", "speedup")
-    ),
-)
 
 
 def circumstances():
@@ -117,24 +106,36 @@ def _caller(graph, feed):
 
 
 def add_speedups(entries):
-    """Adds to each entry's latencies how many times faster than the first it is."""
+    """Adds to each entry's latencies how many times faster it is than the baselines.
+
+    These are the entries of the first model: a teacher, greedy and with beams.
+    """
+    baselines = [e for e in entries if e["model"] == entries[0]["model"]]
     for entry in entries:
         for size, times in entry["latency"].items():
-            first = entries[0]["latency"][size]["median_ms"]
-            times["speedup"] = first / times["median_ms"]
+            times["speedup"] = {
+                base["name"]: base["latency"][size]["median_ms"] / times["median_ms"]
+                for base in baselines
+            }
 
 
 def table(entries):
     """The entries as a Markdown table; codes in a second one where there are any."""
+    columns = ["", "parameters", "training minutes", "BLEU", "chrF"]
+    for size, times in entries[0]["latency"].items():
+        columns += [f"batch {size}: median ms", "p95 ms"]
+        columns += [f"times as fast as {name}" for name in times["speedup"]]
     rows = []
     for entry in entries:
+        seconds = entry.get("training_seconds")
         row = [entry["name"], f"{entry['parameters']:,}"]
+        row += ["" if seconds is None else f"{seconds / 60:.0f}"]
         row += [f"{entry['bleu']:.2f}", f"{entry['chrf']:.2f}"]
         for times in entry["latency"].values():
             row += [f"{times['median_ms']:.1f}", f"{times['p95_ms']:.1f}"]
-            row += [f"{times['speedup']:.2f}x"]
+            row += [f"{ratio:.2f}" for ratio in times["speedup"].values()]
         rows.append(row)
-    text = _markdown(COLUMNS, rows)
+    text = _markdown(columns, rows)
     rows = [
         [
             entry["name"],

@@ -12,6 +12,7 @@ from keras_vqem.layers.bottlenecks.vq_bottleneck import VQBottleneck
 from keras_vqem.layers.bottlenecks.vqem_bottleneck import VQEMBottleneck
 from keras_vqem.layers.cached_attention import CachedAttention
 from keras_vqem.layers.feed_forward import FeedForward
+from keras_vqem.layers.replica_dropout import ReplicaDropout
 from keras_vqem.layers.sequence_compressor import SequenceCompressor
 from keras_vqem.layers.sequence_decompressor import SequenceDecompressor
 from keras_vqem.layers.tied_embedding import TiedEmbedding
@@ -24,6 +25,7 @@ __all__ = [
     "GaussianBottleneck",
     "GumbelSoftmaxBottleneck",
     "Projections",
+    "ReplicaDropout",
     "SemanticHashingBottleneck",
     "SequenceCompressor",
     "SequenceDecompressor",

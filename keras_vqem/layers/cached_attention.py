@@ -96,10 +96,13 @@ class CachedAttention(keras.layers.Layer):
         scale = (width // self.heads) ** -0.5
         query = self._by_head(self.to_query(query) * scale)
         scores = ops.matmul(query, ops.transpose(keys, (0, 1, 3, 2)))
+        # In float32, where the bias is finite: a row that is all padding stays so.
+        scores = ops.cast(scores, "float32")
         if bias is not None:
-            scores = scores + ops.cast(bias, scores.dtype)
+            scores = scores + bias
         # Not ops.softmax, which warns where there is one position to attend to.
-        found = ops.matmul(tf.nn.softmax(scores, axis=-1), values)
+        weights = ops.cast(tf.nn.softmax(scores, axis=-1), values.dtype)
+        found = ops.matmul(weights, values)
         found = ops.transpose(found, (0, 2, 1, 3))
         return self.to_output(ops.reshape(found, (batch, length, width)))
 

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_vqem.layers.replica_dropout import ReplicaDropout
+
 
 class ConvolutionBlock(keras.layers.Layer):
     """`x + dropout(convolutions(norm(x)))`, each of width 3, padding kept at 0.
@@ -16,7 +18,7 @@ class ConvolutionBlock(keras.layers.Layer):
         super().__init__(**kwargs)
         self.convolutions = convolutions
         self.supports_masking = True
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout = ReplicaDropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape):
         width = input_shape[-1]

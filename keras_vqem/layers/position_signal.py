@@ -16,6 +16,8 @@ def position_signal(length, width, start=0, dtype="float32"):
     Returns:
         A tensor to add to embeddings.
     """
+    if width % 2:
+        raise ValueError(f"The width must be even for positions, received {width}.")
     half = width // 2
     rates = 10_000.0 ** (-np.arange(half) / max(half - 1, 1))
     places = ops.cast(ops.arange(length) + start, "float32")

@@ -82,6 +82,11 @@ class SequenceCompressor(keras.layers.Layer):
             mask = ops.ones(ops.shape(x)[:2], dtype="bool")
         mask = ops.cast(mask, x.dtype)[..., None]
         if self.heads is not None:
+            if memory is None:
+                raise ValueError(
+                    "This compressor attends to a memory: call it with `memory`, or "
+                    "make it without `heads`."
+                )
             found = self.attention(
                 self.attention_norm(x), memory, padding_bias(memory_mask)
             )

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_vqem.layers.cached_attention import CachedAttention
 from keras_vqem.layers.feed_forward import FeedForward
+from keras_vqem.layers.replica_dropout import ReplicaDropout
 
 
 class TransformerBlock(keras.layers.Layer):
@@ -28,7 +29,7 @@ class TransformerBlock(keras.layers.Layer):
         )
         self.last_norm = norm("last_norm")
         self.feed_forward = FeedForward(filter_width, name="feed_forward", dtype=policy)
-        self.dropout = keras.layers.Dropout(dropout, dtype=policy)
+        self.dropout = ReplicaDropout(dropout, dtype=policy)
 
     def build(self, input_shape):
         for layer in (

@@ -1,7 +1,6 @@
 """LatentNMT: the paper's translator, through a few discrete codes."""
 
 import keras
-import numpy as np
 import tensorflow as tf
 from keras import ops
 
@@ -112,12 +111,25 @@ class LatentNMT(Translator):
         self.predictor_layers = predictor_layers
         self.warmup_steps = warmup_steps
         self.predicted_share = predicted_share
+        policy = self.dtype_policy
         self.compressor = SequenceCompressor(
-            halvings, dropout, heads=heads if attend_source else None, name="compressor"
+            halvings,
+            dropout,
+            heads=heads if attend_source else None,
+            name="compressor",
+            dtype=policy,
         )
-        self.decompressor = SequenceDecompressor(halvings, dropout, name="decompressor")
+        self.decompressor = SequenceDecompressor(
+            halvings, dropout, name="decompressor", dtype=policy
+        )
         self.decoder = TransformerDecoder(
-            decoder_layers, heads, filter_width, dropout, causal=False, name="decoder"
+            decoder_layers,
+            heads,
+            filter_width,
+            dropout,
+            causal=False,
+            name="decoder",
+            dtype=policy,
         )
         self.predictor = LatentPredictor(
             bottleneck.num_codes,
@@ -127,6 +139,7 @@ class LatentNMT(Translator):
             filter_width,
             dropout,
             name="predictor",
+            dtype=policy,
         )
         self.seed_generator = replicas.ReplicaSeedGenerator()
         self.latent_prediction = keras.metrics.Mean(name="latent_prediction")
@@ -199,7 +212,7 @@ class LatentNMT(Translator):
 
     @property
     def _groups(self):
-        return int(np.prod(self.bottleneck.groups.code_shape, dtype=int))
+        return self.bottleneck.groups.num_groups
 
     # Training.
 
@@ -307,8 +320,17 @@ class LatentNMT(Translator):
 
     def _decode(self, codes, memory, memory_mask):
         groups = self._groups
-        codes = codes[:, : ops.shape(codes)[1] // groups * groups]
+        if groups > 1:  # at least one position, even if all end before it is full
+            codes = ops.pad(
+                codes,
+                [[0, 0], [0, groups - 1]],
+                constant_values=self.predictor.end_code,
+            )
+        # Up to the last code that any row has: the end itself is not written out.
         there = codes < self.predictor.end_code
+        longest = ops.max(ops.sum(ops.cast(there, "int32"), axis=1), initial=0)
+        longest = ops.maximum(longest // groups, 1) * groups
+        codes, there = codes[:, :longest], there[:, :longest]
         latents = self.bottleneck.decode(self._unflat(ops.where(there, codes, 0)))
         # Of several groups, those of one position are there together.
         there = there[:, groups - 1 :: groups]
@@ -329,8 +351,8 @@ class LatentNMT(Translator):
             source_ids: int32 [B, S].
             beams: 1 to choose codes greedily, more for beam search over codes.
             length_penalty: As in `keras_vqem.decoding.beam_search`.
-            min_codes, max_codes: Numbers of codes. By default at most enough for twice
-                the length of the source and 10 tokens more.
+            min_codes, max_codes: Numbers of codes, the end not counted. By default at
+                most enough for twice the length of the source and 10 tokens more.
 
         Returns:
             int32 [B, L]: each row ended by id 1 (unless cut), then padded with 0.
@@ -342,7 +364,7 @@ class LatentNMT(Translator):
         codes = self.predictor.search(
             memory,
             mask,
-            max_length=max_codes,
+            max_length=max_codes + 1,
             min_length=min_codes,
             beams=beams,
             length_penalty=length_penalty,

@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
-from keras_vqem import decoding
-from keras_vqem.layers import TiedEmbedding, TransformerDecoder
+from keras_vqem.layers import ReplicaDropout, TiedEmbedding, TransformerDecoder
 from keras_vqem.layers.position_signal import position_signal
+from keras_vqem.models import stepwise
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -66,10 +66,13 @@ class LatentPredictor(keras.Model):
         self.dropout = dropout
         # The end, which no position has before it, also starts the sequence off.
         self.end_code = num_codes
-        self.embedding = TiedEmbedding(num_codes + 1, width, name="embedding")
-        self.embedding_dropout = keras.layers.Dropout(dropout)
+        policy = self.dtype_policy
+        self.embedding = TiedEmbedding(
+            num_codes + 1, width, name="embedding", dtype=policy
+        )
+        self.embedding_dropout = ReplicaDropout(dropout, dtype=policy)
         self.decoder = TransformerDecoder(
-            depth, heads, filter_width, dropout, name="decoder"
+            depth, heads, filter_width, dropout, name="decoder", dtype=policy
         )
 
     def build(self, codes_shape=None):
@@ -89,7 +92,8 @@ class LatentPredictor(keras.Model):
         self,
         memory,
         memory_mask=None,
-        max_length=None,
+        *,
+        max_length,
         min_length=0,
         beams=1,
         length_penalty=0.6,
@@ -111,37 +115,21 @@ class LatentPredictor(keras.Model):
         Returns:
             int32 [B, L]: codes, then from a sequence's end on `num_codes`.
         """
-        rows = ops.shape(memory)[0]
-        if beams > 1:
-            memory = ops.repeat(memory, beams, axis=0)
-            if memory_mask is not None:
-                memory_mask = ops.repeat(memory_mask, beams, axis=0)
-        memories = self.decoder.memories(memory)
-
-        def step(ids, caches, position):
-            x = self.embedding(ids[:, None])
-            x = x + position_signal(1, self.width, start=position, dtype=x.dtype)
-            x, caches = self.decoder.step(x, caches, memories, memory_mask)
-            return self.embedding(x[:, 0], reverse=True), caches
-
-        limits = {
-            "start_id": self.end_code,
-            "end_id": self.end_code,
-            "pad_id": self.end_code,
-            "min_length": min_length,
-            "max_length": max_length,
-        }
-        caches = self.decoder.empty_caches(rows * beams)
-        if temperature is not None:
-            return decoding.sample_search(
-                step, caches, rows, temperature=temperature, seed=seed, **limits
-            )
-        if beams == 1:
-            return decoding.greedy_search(step, caches, rows, **limits)
-        codes, _ = decoding.beam_search(
-            step, caches, rows, beams=beams, length_penalty=length_penalty, **limits
+        return stepwise.write(
+            self.embedding,
+            self.decoder,
+            memory,
+            memory_mask,
+            start_id=self.end_code,
+            end_id=self.end_code,
+            pad_id=self.end_code,
+            min_length=min_length,
+            max_length=max_length,
+            beams=beams,
+            length_penalty=length_penalty,
+            temperature=temperature,
+            seed=seed,
         )
-        return codes[:, 0]
 
     def get_config(self):
         return {

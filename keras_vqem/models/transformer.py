@@ -3,9 +3,8 @@
 import keras
 from keras import ops
 
-from keras_vqem import decoding
 from keras_vqem.layers import TransformerDecoder
-from keras_vqem.layers.position_signal import position_signal
+from keras_vqem.models import stepwise
 from keras_vqem.models.translator import EOS_ID, PAD_ID, Translator
 
 
@@ -69,7 +68,12 @@ class Transformer(Translator):
         )
         self.decoder_layers = decoder_layers
         self.decoder = TransformerDecoder(
-            decoder_layers, heads, filter_width, dropout, name="decoder"
+            decoder_layers,
+            heads,
+            filter_width,
+            dropout,
+            name="decoder",
+            dtype=self.dtype_policy,
         )
 
     def build(self, input_shape=None):
@@ -105,33 +109,21 @@ class Transformer(Translator):
             int32 [B, L]: each row ended by id 1 (unless cut), then padded with 0.
         """
         memory, mask = self.encode_source(source_ids)
-        batch = ops.shape(source_ids)[0]
         if max_length is None:
             max_length = 2 * ops.sum(ops.cast(mask, "int32"), axis=1) + 10
-        if beams > 1:
-            memory = ops.repeat(memory, beams, axis=0)
-            mask = ops.repeat(mask, beams, axis=0)
-        memories = self.decoder.memories(memory)
-
-        def step(ids, caches, position):
-            x = self.embedding(ids[:, None])
-            x = x + position_signal(1, self.width, start=position, dtype=x.dtype)
-            x, caches = self.decoder.step(x, caches, memories, mask)
-            return self.embedding(x[:, 0], reverse=True), caches
-
-        limits = {
-            "start_id": PAD_ID,
-            "end_id": EOS_ID,
-            "min_length": min_length,
-            "max_length": max_length,
-        }
-        caches = self.decoder.empty_caches(batch * beams)
-        if beams == 1:
-            return decoding.greedy_search(step, caches, batch, **limits)
-        ids, _ = decoding.beam_search(
-            step, caches, batch, beams=beams, length_penalty=length_penalty, **limits
+        return stepwise.write(
+            self.embedding,
+            self.decoder,
+            memory,
+            mask,
+            start_id=PAD_ID,
+            end_id=EOS_ID,
+            pad_id=PAD_ID,
+            min_length=min_length,
+            max_length=max_length,
+            beams=beams,
+            length_penalty=length_penalty,
         )
-        return ids[:, 0]
 
     def get_config(self):
         return {**super().get_config(), "decoder_layers": self.decoder_layers}

@@ -5,32 +5,41 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from keras_vqem.layers import TiedEmbedding, TransformerEncoder, replicas
+from keras_vqem.layers import (
+    ReplicaDropout,
+    TiedEmbedding,
+    TransformerEncoder,
+    replicas,
+)
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models.schedules import WarmupInverseSquareRoot
 
 PAD_ID, EOS_ID = 0, 1
+# Sentences with more ids than this are translated in smaller batches.
+LONG = 128
 
 
-def cross_entropy(logits, ids):
-    """[...]: minus the log probability of `ids` [...] under `logits` [..., V]."""
+def cross_entropy(logits, ids, smoothing=0.0):
+    """Minus the log probability of `ids` [...] under `logits` [..., V].
+
+    Returns:
+        Two tensors [...]: with `smoothing` of each label spread evenly over all ids,
+        and without.
+    """
     logits = ops.cast(logits, "float32")
+    total = ops.logsumexp(logits, axis=-1)
     picked = ops.take_along_axis(logits, ids[..., None], axis=-1)[..., 0]
-    return ops.logsumexp(logits, axis=-1) - picked
+    label = picked
+    if smoothing:
+        label = (1.0 - smoothing) * picked + smoothing * ops.mean(logits, axis=-1)
+    return total - label, total - picked
 
 
-def smoothed_cross_entropy(logits, ids, smoothing):
-    """The same with `smoothing` of the label spread evenly over all ids."""
-    logits = ops.cast(logits, "float32")
-    picked = ops.take_along_axis(logits, ids[..., None], axis=-1)[..., 0]
-    label = (1.0 - smoothing) * picked + smoothing * ops.mean(logits, axis=-1)
-    return ops.logsumexp(logits, axis=-1) - label
+class _Graphs:
+    """Graphs by their options. Not a dict: TensorFlow would want to export that."""
 
-
-def before_end(ids):
-    """Booleans [B, T]: the positions of `ids` before the first end of sentence."""
-    ended = ops.cumsum(ops.cast(ids == EOS_ID, "int32"), axis=-1)
-    return ended == 0
+    def __init__(self):
+        self.by_options = {}
 
 
 class Translator(keras.Model):
@@ -52,14 +61,19 @@ class Translator(keras.Model):
         self.dropout = dropout
         self.label_smoothing = 0.0
         self.embedding = TiedEmbedding(
-            tokenizer.vocabulary_size, width, name="embedding"
+            tokenizer.vocabulary_size, width, name="embedding", dtype=self.dtype_policy
         )
         self.encoder = TransformerEncoder(
-            encoder_layers, heads, filter_width, dropout, name="encoder"
+            encoder_layers,
+            heads,
+            filter_width,
+            dropout,
+            name="encoder",
+            dtype=self.dtype_policy,
         )
-        self.embedding_dropout = keras.layers.Dropout(dropout)
+        self.embedding_dropout = ReplicaDropout(dropout, dtype=self.dtype_policy)
         self.reconstruction = keras.metrics.Mean(name="reconstruction")
-        self._graphs = {}
+        self._graphs = _Graphs()
 
     def build(self, input_shape=None):
         self.embedding.build()
@@ -91,6 +105,10 @@ class Translator(keras.Model):
             )
         self.label_smoothing = label_smoothing
         super().compile(optimizer=optimizer, **kwargs)
+        if self.built:
+            # Else its variables are made in the first step, which is then traced (and
+            # under XLA compiled) twice.
+            self.optimizer.build(self.trainable_variables)
 
     def get_compile_config(self):
         config = super().get_compile_config()
@@ -99,10 +117,7 @@ class Translator(keras.Model):
         return config
 
     def compile_from_config(self, config):
-        config = keras.saving.deserialize_keras_object(config)
-        self.compile(**config)
-        if self.optimizer is not None and self.built:
-            self.optimizer.build(self.trainable_variables)
+        self.compile(**keras.saving.deserialize_keras_object(config))
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
@@ -121,10 +136,7 @@ class Translator(keras.Model):
 
     def _token_loss(self, logits, target_ids):
         """The term of `_loss_terms` for the words of the translation."""
-        plain = cross_entropy(logits, target_ids)
-        loss = plain
-        if self.label_smoothing:
-            loss = smoothed_cross_entropy(logits, target_ids, self.label_smoothing)
+        loss, plain = cross_entropy(logits, target_ids, self.label_smoothing)
         weights = ops.cast(target_ids != PAD_ID, "float32")
         return self.reconstruction, {"loss": loss, "metric": plain}, weights
 
@@ -155,15 +167,24 @@ class Translator(keras.Model):
         Returns:
             A `tf.function` from `source_ids` [B, S], of any B and S, to ids [B, L].
         """
+        if not self.built:
+            self.build()
+        graphs = self._graphs.by_options
         key = tuple(sorted(options.items()))
-        if key not in self._graphs:
-            signature = [tf.TensorSpec([None, None], "int32", name="source_ids")]
-            self._graphs[key] = tf.function(
+        try:
+            hash(key)
+        except TypeError:
+            raise ValueError(
+                f"Options of a translation are numbers, received {options}. To give "
+                f"each row a limit of its own call `translate_ids`."
+            ) from None
+        if key not in graphs:
+            graphs[key] = tf.function(
                 lambda source_ids: self.translate_ids(source_ids, **options),
-                input_signature=signature,
+                input_signature=[tf.TensorSpec([None, None], "int32")],
                 autograph=False,
             )
-        return self._graphs[key]
+        return graphs[key]
 
     def translate(self, texts, batch_size=64, **options):
         """Translates strings.
@@ -171,12 +192,14 @@ class Translator(keras.Model):
         Args:
             texts: A list of strings, in any order and of any lengths: they are sorted
                 by length inside, and come back in the order given.
-            batch_size: How many are translated at a time.
+            batch_size: How many are translated at a time; of very long ones fewer.
             **options: Of `translate_ids`.
 
         Returns:
             A list of strings.
         """
+        if batch_size < 1:
+            raise ValueError(f"`batch_size` must be at least 1, received {batch_size}.")
         if isinstance(texts, (str, bytes)):
             raise ValueError(
                 "`texts` must be a list of strings, received a single one. "
@@ -185,14 +208,16 @@ class Translator(keras.Model):
         texts = list(texts)
         if not texts:
             return []
-        rows = self.tokenizer.encode(texts)
-        lengths = rows.row_lengths().numpy()
+        rows_of_ids = self.tokenizer.encode(texts)
+        lengths = rows_of_ids.row_lengths().numpy()
         order = np.argsort(-lengths, kind="stable")
         graph = self.translation_graph(**options)
         found = [None] * len(texts)
-        for start in range(0, len(order), batch_size):
-            places = order[start : start + batch_size]
-            source_ids = tf.gather(rows, places).to_tensor(PAD_ID)
+        while len(order):
+            # The longest comes first; attention takes memory by the square of it.
+            rows = batch_size * LONG**2 // max(lengths[order[0]], LONG) ** 2
+            places, order = np.split(order, [max(rows, 1)])
+            source_ids = tf.gather(rows_of_ids, places).to_tensor(PAD_ID)
             for place, text in zip(
                 places, self.tokenizer.decode(graph(source_ids)).numpy(), strict=True
             ):

@@ -4,6 +4,7 @@ from functools import partial
 
 import keras
 
+from keras_vqem.evaluation.translation_scores import bleu
 from keras_vqem.models.schedules import WarmupExponentialDecay, WarmupInverseSquareRoot
 from keras_vqem.text import TranslationData
 from keras_vqem.training.callbacks import MetricsLog, Progress, ValidationBLEU
@@ -19,7 +20,7 @@ from keras_vqem.training.strategies import strategy_scope
 
 # What may change when a run is resumed without making it another run. (Under XLA and
 # on other replicas dropout draws other noise.)
-MAY_DIFFER = ("resume", "validate_every")
+MAY_DIFFER = ("resume", "run", "validate_every")
 
 
 def add_arguments(parser):
@@ -80,6 +81,13 @@ def train(arguments, make_model, length_multiple=1, translators=None):
     Returns:
         The path of the saved model, `model.keras` in the run folder.
     """
+    if arguments.average < 1:
+        raise ValueError(f"--average must be at least 1, not {arguments.average}.")
+    if arguments.jit and arguments.strategy != "none":
+        raise ValueError(
+            "--jit does not work with a strategy: Keras compiles steps with XLA on one "
+            "device only. Leave one of them out."
+        )
     # In this order: devices are set up once, and seeding resets TensorFlow's kernels.
     strategy = strategy_scope(arguments.strategy)
     keras.utils.set_random_seed(arguments.seed)
@@ -129,9 +137,13 @@ def train(arguments, make_model, length_multiple=1, translators=None):
         ],
     )
     average_weights(model, list_checkpoints(run.checkpoints)[-arguments.average :])
+    score = bleu(model.translate(val.sources), val.targets)
+    message = f"mean of the last {arguments.average} checkpoints: val_bleu {score:.2f}"
+    print(message)
+    run.log(message)
     path = run.path / "model.keras"
     save_model(model, path)
-    run.log(f"saved {path.name}: the mean of the last {arguments.average} checkpoints")
+    run.log(f"saved {path.name}")
     return path
 
 

@@ -1,4 +1,4 @@
-"""Every public layer, by one table. A new layer is a new row."""
+"""Every bottleneck, by one table. A new one is a new row."""
 
 import keras
 

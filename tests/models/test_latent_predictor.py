@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 
 from keras_vqem import models
 from tests.models import small
@@ -61,3 +62,12 @@ def test_beam_search_never_scores_less_than_greedy(rng):
     beam = model.search(memory, beams=8, **limits).numpy()
     assert (score(beam) >= score(greedy) - 1e-5).all()
     assert (score(beam) > score(greedy) + 1e-5).any()
+
+
+def test_sampling_says_what_it_needs(rng):
+    model = make(rng)
+    memory = np.zeros((1, 3, 16), "float32")
+    with pytest.raises(ValueError, match="needs `seed`"):
+        model.search(memory, max_length=1, temperature=1.0)
+    with pytest.raises(ValueError, match="beams=2"):
+        model.search(memory, max_length=1, temperature=1.0, seed=[1, 2], beams=2)

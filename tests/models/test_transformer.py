@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_vqem import models
 from tests.models import small
 
 
@@ -73,17 +74,32 @@ def test_beam_search_equals_the_uncached_model(model, rng):
         assert strip(row) == uncached_beam(model, alone, 8, 3, 0.6)
 
 
-def test_default_limit_is_twice_the_source_and_ten(rng):
-    model = small.transformer()
-    model.embedding.embeddings.assign(
-        np.where(np.arange(29)[:, None] == 1, -1.0, 1.0) * np.ones((29, 16))
-    )
-    # All logits but the end's are alike and above it or below; either way no row
-    # may pass its own limit, whatever the others' lengths.
+def test_default_limit_is_twice_the_source_and_ten(model, rng):
+    # Never allowed to end, every row runs into its own limit.
     source_ids = small.sentences(rng, 4, 9)
-    found = model.translate_ids(source_ids).numpy()
+    found = model.translate_ids(source_ids, min_length=99).numpy()
     limits = 2 * (source_ids > 0).sum(1) + 10
-    assert ((found > 0).sum(1) <= limits).all()
+    assert found.shape[1] == limits.max() and (found != 1).all()
+    for row, limit in zip(found, limits, strict=True):
+        assert (row[limit:] == 0).all()
+
+
+def test_one_long_line_among_short_ones(model):
+    texts = ["abc", "xyz" * 100, "b"]
+    found = model.translate(texts, batch_size=3, max_length=5)
+    assert found == [model.translate([t], max_length=5)[0] for t in texts]
+
+
+def test_a_new_model_translates_before_it_is_called():
+    model = models.Transformer(small.LetterTokenizer(), **small.SIZES)
+    assert len(model.translate(["abc"], max_length=2)) == 1
+
+
+def test_options_without_a_meaning_are_refused(model):
+    with pytest.raises(ValueError, match="at least 1, received 0"):
+        model.translate(["a"], batch_size=0)
+    with pytest.raises(ValueError, match="call `translate_ids`"):
+        model.translate(["a"], max_length=np.array([3]))
 
 
 def test_loss_is_smoothed_cross_entropy_over_tokens(model, rng):
