@@ -58,7 +58,6 @@ def train(model, batches, steps):
     rounds = 10
     warmup = max(steps // 20, 1)
     rate = WarmupExponentialDecay(0.002, warmup, steps, 0.05)
-    model.build()
     model.compile(
         keras.optimizers.Adam(rate, beta_2=0.98), label_smoothing=0.0, jit_compile=True
     )

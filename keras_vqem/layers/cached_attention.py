@@ -4,6 +4,10 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+# Of a score: far below all others, and finite in float16 too, to which Keras casts what
+# layers are called with. A row that is all padding then attends evenly, without NaN.
+NEVER = -3e4
+
 
 def padding_bias(mask):
     """[B, 1, 1, T] to add to attention scores: large and negative where padded.
@@ -13,13 +17,13 @@ def padding_bias(mask):
     """
     if mask is None:
         return None
-    return ops.where(mask, 0.0, -1e9)[:, None, None, :]
+    return ops.where(mask, 0.0, NEVER)[:, None, None, :]
 
 
 def causal_bias(length):
     """[1, 1, T, T] to add to attention scores: no position sees those after it."""
     places = ops.arange(length)
-    return ops.where(places[:, None] >= places[None, :], 0.0, -1e9)[None, None]
+    return ops.where(places[:, None] >= places[None, :], 0.0, NEVER)[None, None]
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -96,10 +100,9 @@ class CachedAttention(keras.layers.Layer):
         scale = (width // self.heads) ** -0.5
         query = self._by_head(self.to_query(query) * scale)
         scores = ops.matmul(query, ops.transpose(keys, (0, 1, 3, 2)))
-        # In float32, where the bias is finite: a row that is all padding stays so.
         scores = ops.cast(scores, "float32")
         if bias is not None:
-            scores = scores + bias
+            scores = scores + ops.cast(bias, "float32")
         # Not ops.softmax, which warns where there is one position to attend to.
         weights = ops.cast(tf.nn.softmax(scores, axis=-1), values.dtype)
         found = ops.matmul(weights, values)

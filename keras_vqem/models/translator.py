@@ -105,10 +105,11 @@ class Translator(keras.Model):
             )
         self.label_smoothing = label_smoothing
         super().compile(optimizer=optimizer, **kwargs)
-        if self.built:
-            # Else its variables are made in the first step, which is then traced (and
-            # under XLA compiled) twice.
-            self.optimizer.build(self.trainable_variables)
+        # Variables made in the first step would have it traced, and under XLA
+        # compiled, twice.
+        if not self.built:
+            self.build()
+        self.optimizer.build(self.trainable_variables)
 
     def get_compile_config(self):
         config = super().get_compile_config()

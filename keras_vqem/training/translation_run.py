@@ -106,8 +106,6 @@ def train(arguments, make_model, length_multiple=1, translators=None):
     print(batches.summary())
     with strategy.scope():
         model = make_model(data)
-        if not model.built:
-            model.build()
         model.compile(
             _optimizer(arguments, arguments.epochs * batches.steps_per_epoch),
             label_smoothing=arguments.label_smoothing,

@@ -134,7 +134,7 @@ def test_twelve_and_one_layers(rng):
     assert model.translate_ids(small.sentences(rng, 2, 4), max_length=3).shape[0] == 2
 
 
-def copying(rng, rows=64):
+def copying(rng, rows=256):
     ids = small.sentences(rng, rows, 4, low=24)
     return {"source_ids": ids, "target_ids": ids}
 
@@ -143,7 +143,7 @@ def test_it_learns_to_copy_and_translates_in_order(rng):
     model = small.transformer()
     model.compile(keras.optimizers.Adam(0.01), label_smoothing=0.0)
     data = tf.data.Dataset.from_tensors(copying(rng)).repeat()
-    model.fit(data, steps_per_epoch=200, verbose=0)
+    model.fit(data, steps_per_epoch=250, verbose=0)
     texts = ["vwx", "z", "yy", "w", "zv"]
     assert model.translate(texts, batch_size=2) == texts
     assert model.translate(texts, beams=2) == texts
@@ -176,7 +176,7 @@ def test_two_replicas_train_as_one(rng, strategy):
 
     def trained(scope):
         with scope.scope():
-            model = small.transformer()
+            model = small.transformer(encoder_layers=1, decoder_layers=1)
             model.compile(keras.optimizers.SGD(0.5))
         data = tf.data.Dataset.from_tensor_slices(inputs).batch(8).repeat()
         history = model.fit(data, steps_per_epoch=3, verbose=0).history
