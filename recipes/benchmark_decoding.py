@@ -12,7 +12,6 @@ else runs, and compare ratios, not milliseconds.
 """
 
 import argparse
-import json
 import pathlib
 import tempfile
 
@@ -126,7 +125,7 @@ def main(arguments=None):
 
     from keras_vqem.evaluation import latency
     from keras_vqem.evaluation.translation_report import circumstances
-    from keras_vqem.training.files import replacing
+    from keras_vqem.files import write_json
 
     with tempfile.TemporaryDirectory() as folder:
         print("exporting ...", flush=True)
@@ -147,9 +146,7 @@ def main(arguments=None):
         settings = {k: v for k, v in vars(arguments).items() if k != "json"}
         results = {name: times._asdict() for name, times in found.items()}
         report = {"settings": settings, "results": results, **circumstances()}
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(arguments.json) as temporary:
-            temporary.write_text(json.dumps(report, indent=2) + "\n")
+        write_json(arguments.json, report)
 
 
 if __name__ == "__main__":

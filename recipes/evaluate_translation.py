@@ -12,8 +12,6 @@ good as its codes allow) and from random codes (what its decoder knows without t
 """
 
 import argparse
-import json
-import os
 import sys
 from pathlib import Path
 
@@ -95,6 +93,7 @@ def main(arguments=None):
 
     from keras_vqem.evaluation import translation_report as report
     from keras_vqem.evaluation.translators import translator_file
+    from keras_vqem.files import write_json
     from keras_vqem.text import ParallelCorpus, TranslationData
 
     try:
@@ -134,15 +133,7 @@ def main(arguments=None):
             "entries": entries,
             "samples": samples,
         }
-        write(options.json, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
-
-
-def write(path, text):
-    from keras_vqem.training.files import replacing
-
-    os.makedirs(path.parent, exist_ok=True)
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        write_json(options.json, result)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ same batches for the same number of steps.
 """
 
 import argparse
-import json
 import pathlib
 import time
 
@@ -128,13 +127,11 @@ def main(arguments=None):
         print(f"{test.sources[row]}\n  -> {samples['LatentNMT'][row]}")
     if arguments.json:
         from keras_vqem.evaluation.translation_report import circumstances
-        from keras_vqem.training.files import replacing
+        from keras_vqem.files import write_json
 
         settings = {k: v for k, v in vars(arguments).items() if k != "json"}
         report = {"settings": settings, "results": results, **circumstances()}
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(arguments.json) as temporary:
-            temporary.write_text(json.dumps(report, indent=2) + "\n")
+        write_json(arguments.json, report)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from keras_vqem.text.lines import is_utf8
 from keras_vqem.text.parallel_corpus import ParallelCorpus
 
 REASONS = ("not UTF-8", "empty", "too long", "length ratio", "duplicate")
@@ -95,7 +96,7 @@ def clean(
     too_many = _more_tokens(corpus, tokenizer, max_tokens)
     for index, pair in enumerate(corpus):
         shorter, longer = sorted(map(len, pair))
-        if not all(map(_is_utf8, pair)):
+        if not all(map(is_utf8, pair)):
             reason = "not UTF-8"
         elif not all(map(str.strip, pair)):
             reason = "empty"
@@ -114,15 +115,6 @@ def clean(
         removed[reason].append(index + 1)
     sources, targets = zip(*kept, strict=True) if kept else ((), ())
     return ParallelCorpus(sources, targets), CleaningSummary(len(corpus), removed)
-
-
-def _is_utf8(text):
-    # Bytes that were not UTF-8 were read as lone surrogates.
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _more_tokens(corpus, tokenizer, max_tokens):

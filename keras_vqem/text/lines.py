@@ -44,3 +44,13 @@ def line_chunks(descriptor, most):
     lines += [rest] if rest else []
     for start in range(0, len(lines), most):
         yield [line.removesuffix(b"\r") for line in lines[start : start + most]]
+
+
+def is_utf8(text):
+    """Whether a string can be written: bytes that were not UTF-8 cannot."""
+    # They were read as lone surrogates.
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,10 +1,9 @@
 """ParallelCorpus: sentences and their translations, line by line."""
 
 import gzip
-import os
 import pathlib
-import tempfile
 
+from keras_vqem.files import replacing
 from keras_vqem.text import numbers
 
 
@@ -161,11 +160,8 @@ class ParallelCorpus:
         paths = tuple(folder / f"{name}.{suffix}" for suffix in suffixes)
         contents = [_encode(side) for side in (self.sources, self.targets)]
         for path, content in zip(paths, contents, strict=True):
-            # A reader never meets half a file: it is named only when complete.
-            with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                partial = pathlib.Path(scratch) / path.name
-                partial.write_bytes(content)
-                os.replace(partial, path)
+            with replacing(path) as temporary:
+                temporary.write_bytes(content)
         return paths
 
     def __len__(self):

@@ -2,14 +2,15 @@
 
 import io
 import operator
-import os
 import pathlib
-import tempfile
 
 import keras
 import numpy as np
 import tensorflow as tf
 import tensorflow_text
+
+from keras_vqem.files import replacing
+from keras_vqem.text.lines import is_utf8
 
 ASSET = "tokenizer.model"
 
@@ -107,7 +108,7 @@ class SentencePieceTokenizer(keras.layers.Layer):
                 f"lines must be an iterable of strings, not one {type(lines).__name__}."
                 " Pass a list such as [line]."
             )
-        lines = [line for line in lines if line.strip() and _is_unicode(line)]
+        lines = [line for line in lines if line.strip() and is_utf8(line)]
         if not lines:
             raise ValueError(
                 "There is no line with text to train on. Pass the lines of the "
@@ -155,18 +156,9 @@ class SentencePieceTokenizer(keras.layers.Layer):
 
     def save(self, path):
         """Write the tokenizer as one file, a SentencePiece model."""
-        path = pathlib.Path(path)
         self._loaded()
-        # A reader never meets half a file: it is named only when complete.
-        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        try:
-            with open(handle, "wb") as file:
-                file.write(self._proto)
-            os.chmod(partial, 0o644)
-            os.replace(partial, path)
-        except BaseException:
-            os.unlink(partial)
-            raise
+        with replacing(path) as temporary:
+            temporary.write_bytes(self._proto)
 
     @property
     def vocabulary_size(self):
@@ -263,14 +255,6 @@ class SentencePieceTokenizer(keras.layers.Layer):
             except tf.errors.NotFoundError:
                 self._set_proto(self._proto)
         return self._tokenizer
-
-
-def _is_unicode(line):
-    try:
-        line.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _string_tensor(texts):

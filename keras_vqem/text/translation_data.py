@@ -3,6 +3,7 @@
 import json
 import pathlib
 
+from keras_vqem.files import write_json
 from keras_vqem.text.batches import TokenBatches
 from keras_vqem.text.parallel_corpus import ParallelCorpus
 from keras_vqem.text.sentencepiece_tokenizer import SentencePieceTokenizer
@@ -81,9 +82,7 @@ class TranslationData:
             corpus.save(folder, name, (source, target))
         tokenizer.save(folder / "tokenizer.model")
         # Last: a folder that has it is complete.
-        temporary = folder / "data.json.partial"
-        temporary.write_text(json.dumps({"source": source, "target": target}) + "\n")
-        temporary.replace(folder / "data.json")
+        write_json(folder / "data.json", {"source": source, "target": target})
         return cls(folder)
 
     @property

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vqem.training.files import replacing
+from keras_vqem.files import replacing
 
 _FILE_NAME = "epoch-{:04d}.npz"
 # What zipfile raises for files that are cut off or have flipped bytes.

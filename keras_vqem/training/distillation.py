@@ -13,9 +13,9 @@ import pathlib
 import time
 from typing import NamedTuple
 
+from keras_vqem.files import write_json
 from keras_vqem.text import ParallelCorpus, TranslationData
 from keras_vqem.text.lines import one_line
-from keras_vqem.training.files import replacing
 
 
 class Distilled(NamedTuple):
@@ -124,8 +124,7 @@ class Shard:
                     f"{self.path} has lines, but {self.settings_path.name}, which says "
                     f"what wrote them, is missing. Remove it to begin the shard anew."
                 )
-            with replacing(self.settings_path) as temporary:
-                temporary.write_text(json.dumps(settings, indent=2) + "\n")
+            write_json(self.settings_path, settings)
         before = self.settings()
         differing = [
             f"  {key}: begun with {before.get(key)!r}, received {settings.get(key)!r}"

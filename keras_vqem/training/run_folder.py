@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 import keras_vqem
-from keras_vqem.training.files import replacing
+from keras_vqem.files import replacing, write_json
 
 
 class RunFolder:
@@ -81,8 +81,7 @@ class RunFolder:
             ]
             self._keep_metrics(self.metrics())
         self.checkpoints.mkdir(parents=True, exist_ok=True)
-        with replacing(self.config_path) as temporary:
-            temporary.write_text(json.dumps(config, indent=2) + "\n")
+        write_json(self.config_path, config)
         self.log(f"{'resumed' if exists else 'started'}: {config['arguments']}")
         for note in notes:
             self.log(note)

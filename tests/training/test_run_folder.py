@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 import keras_vqem
+from keras_vqem.files import replacing
 from keras_vqem.training import RunFolder
-from keras_vqem.training.files import replacing
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Files that are either complete or absent, whenever the process is killed."""
 
 import contextlib
+import json
 import os
 import pathlib
 
@@ -40,3 +41,12 @@ def replacing(path):
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_json(path, value):
+    """Write a value as readable JSON, complete or not at all; makes the folder."""
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
