@@ -22,7 +22,7 @@ def make_data(pairs):
     train = ParallelCorpus.from_numbers(pairs, split="train")
     test = ParallelCorpus.from_numbers(1000, split="test")
     lines = train.sources[:20_000] + train.targets[:20_000]
-    tokenizer = SentencePieceTokenizer.train(lines, vocabulary_size=400)
+    tokenizer = SentencePieceTokenizer.train(lines, vocabulary_size=600)
     return tokenizer, train, test
 
 
@@ -95,7 +95,7 @@ def main(arguments=None):
         tokenizer.encode_lines(corpus.sources),
         tokenizer.encode_lines(corpus.targets),
         arguments.tokens_per_batch,
-        max_shapes=3,
+        max_shapes=3,  # each is compiled once, for each model
         seed=arguments.seed,
     )
     results, functions, samples = {}, {}, {}

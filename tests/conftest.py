@@ -25,7 +25,8 @@ def strategy():
 
 @pytest.fixture(autouse=True)
 def fresh_names_and_seeds():
-    keras.backend.clear_session()
+    # Collecting garbage each time would take longer than most tests.
+    keras.backend.clear_session(free_memory=False)
     keras.utils.set_random_seed(0)
 
 

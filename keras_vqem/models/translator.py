@@ -156,9 +156,6 @@ class Translator(keras.Model):
 
     # Translation.
 
-    def translate_ids(self, source_ids, **options):
-        raise NotImplementedError
-
     def translation_graph(self, **options):
         """`translate_ids` with these options as a graph, traced once.
 
