@@ -12,7 +12,12 @@ from keras_vqem.layers import (
 )
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models.latent_predictor import LatentPredictor
-from keras_vqem.models.translator import EOS_ID, PAD_ID, Translator
+from keras_vqem.models.translator import (
+    EOS_ID,
+    PAD_ID,
+    Translator,
+    cross_entropy,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -316,9 +321,10 @@ class LatentNMT(Translator):
     def decode_ids(self, source_ids, codes):
         """Words [B, L] for a source and codes [B, N], as `encode_ids` gives them."""
         memory, memory_mask = self.encode_source(source_ids)
-        return self._decode(codes, memory, memory_mask)
+        return self._decode(codes, memory, memory_mask)[0]
 
     def _decode(self, codes, memory, memory_mask):
+        """The most probable words [B, L] for codes, and the logits they come from."""
         groups = self._groups
         if groups > 1:  # at least one position, even if all end before it is full
             codes = ops.pad(
@@ -340,7 +346,7 @@ class LatentNMT(Translator):
         ended = ops.cumsum(ops.cast(ids == EOS_ID, "int32"), axis=-1)
         first = (ended == 0) | ((ended == 1) & (ids == EOS_ID))
         first = first & ops.repeat(there, 2**self.halvings, axis=1)
-        return ops.where(first, ids, PAD_ID)
+        return ops.where(first, ids, PAD_ID), logits
 
     def translate_ids(
         self, source_ids, beams=1, length_penalty=0.6, min_codes=0, max_codes=None
@@ -349,8 +355,11 @@ class LatentNMT(Translator):
 
         Args:
             source_ids: int32 [B, S].
-            beams: 1 to choose codes greedily, more for beam search over codes.
-            length_penalty: As in `keras_vqem.decoding.beam_search`.
+            beams: 1 to choose codes greedily. With more, a beam search finds that many
+                sequences of codes, the words of all are written at once, and the
+                translation with the most probable words (their mean log probability)
+                wins: the decoder tells whether codes make sense together.
+            length_penalty: As in `keras_vqem.decoding.beam_search`, over codes.
             min_codes, max_codes: Numbers of codes, the end not counted. By default at
                 most enough for twice the length of the source and 10 tokens more.
 
@@ -368,8 +377,23 @@ class LatentNMT(Translator):
             min_length=min_codes,
             beams=beams,
             length_penalty=length_penalty,
+            all_beams=beams > 1,
         )
-        return self._decode(codes, memory, mask)
+        if beams == 1:
+            return self._decode(codes, memory, mask)[0]
+        rows = ops.shape(source_ids)[0]
+        ids, logits = self._decode(
+            ops.reshape(codes, (rows * beams, ops.shape(codes)[2])),
+            ops.repeat(memory, beams, axis=0),
+            ops.repeat(mask, beams, axis=0),
+        )
+        words = ops.cast(ids != PAD_ID, "float32")
+        log_p = -cross_entropy(logits, ids)[1] * words
+        number = ops.sum(words, axis=1)
+        # A sequence of no codes has no words, and is the last choice.
+        score = ops.where(number > 0, ops.sum(log_p, axis=1) / number, -1e9)
+        best = tf.argmax(ops.reshape(score, (rows, beams)), axis=1)
+        return tf.gather(ops.reshape(ids, (rows, beams, -1)), best, batch_dims=1)
 
     def get_config(self):
         return {

@@ -99,6 +99,7 @@ class LatentPredictor(keras.Model):
         length_penalty=0.6,
         temperature=None,
         seed=None,
+        all_beams=False,
     ):
         """Finds codes for a memory: greedily, by beam search, or by sampling.
 
@@ -111,6 +112,8 @@ class LatentPredictor(keras.Model):
             length_penalty: As in `keras_vqem.decoding.beam_search`.
             temperature: A number to sample with; None for the most probable codes.
             seed: int32 [2], for sampling.
+            all_beams: Whether to return all sequences of a beam search, [B, beams, L],
+                best first.
 
         Returns:
             int32 [B, L]: codes, then from a sequence's end on `num_codes`.
@@ -129,6 +132,7 @@ class LatentPredictor(keras.Model):
             length_penalty=length_penalty,
             temperature=temperature,
             seed=seed,
+            all_beams=all_beams,
         )
 
     def get_config(self):

@@ -20,6 +20,7 @@ def write(
     length_penalty=0.6,
     temperature=None,
     seed=None,
+    all_beams=False,
 ):
     """Ids [B, L] given a memory: the most probable, the best of a beam, or drawn.
 
@@ -33,6 +34,7 @@ def write(
             greedy search.
         temperature, seed: As in `keras_vqem.decoding.sample_search`; None does not
             sample.
+        all_beams: Return [B, beams, L], best first, instead of the best.
     """
     rows = ops.shape(memory)[0]
     if temperature is not None and (beams > 1 or seed is None):
@@ -68,6 +70,10 @@ def write(
     if beams == 1:
         return decoding.greedy_search(*search, **limits)
     ids, _ = decoding.beam_search(
-        *search, beams=beams, length_penalty=length_penalty, best_only=True, **limits
+        *search,
+        beams=beams,
+        length_penalty=length_penalty,
+        best_only=not all_beams,
+        **limits,
     )
-    return ids[:, 0]
+    return ids if all_beams else ids[:, 0]

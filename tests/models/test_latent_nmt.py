@@ -128,6 +128,33 @@ def test_translation_is_predicted_codes_decoded(trained, rng):
     np.testing.assert_array_equal(words[:, :width], whole[:, :width])
 
 
+def test_of_several_sequences_of_codes_the_surest_words_win(trained, rng):
+    source_ids = small.sentences(rng, 6, 7)
+    found = trained.translate_ids(source_ids, beams=3, min_codes=2, max_codes=4)
+    greedy = trained.translate_ids(source_ids, min_codes=2, max_codes=4).numpy()
+    for row in range(6):
+        alone = source_ids[row : row + 1]
+        memory, mask = trained.encode_source(alone)
+        candidates = trained.predictor.search(
+            memory, mask, max_length=5, min_length=2, beams=3, all_beams=True
+        )[0].numpy()
+        best = (-np.inf, None)
+        for codes in candidates:
+            codes = codes[codes < 16][None]
+            there = np.ones(codes.shape, bool)
+            latents = trained.bottleneck.decode(codes)
+            logits = trained._write(latents, there, memory, mask)[0].numpy()
+            log_p = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+            ids = trained.decode_ids(alone, codes).numpy()[0]
+            places = np.flatnonzero(ids)
+            score = log_p[places, ids[places]].mean()
+            best = max(best, (score, ids[places].tolist()), key=lambda b: b[0])
+        row_found = found[row].numpy()
+        assert row_found[row_found > 0].tolist() == best[1]
+    width = min(greedy.shape[1], found.shape[1])
+    assert (greedy[:, :width] != found.numpy()[:, :width]).any()
+
+
 def test_codes_reach_the_words_and_words_the_codes(trained, rng):
     inputs = small.batch(rng, rows=4)
     codes = trained.encode_ids(**inputs).numpy()
