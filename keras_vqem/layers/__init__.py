@@ -12,6 +12,8 @@ from keras_vqem.layers.bottlenecks.vq_bottleneck import VQBottleneck
 from keras_vqem.layers.bottlenecks.vqem_bottleneck import VQEMBottleneck
 from keras_vqem.layers.cached_attention import CachedAttention
 from keras_vqem.layers.feed_forward import FeedForward
+from keras_vqem.layers.local_attention import LocalAttention
+from keras_vqem.layers.local_transformer import LocalTransformer
 from keras_vqem.layers.replica_dropout import ReplicaDropout
 from keras_vqem.layers.sequence_compressor import SequenceCompressor
 from keras_vqem.layers.sequence_decompressor import SequenceDecompressor
@@ -24,6 +26,8 @@ __all__ = [
     "FeedForward",
     "GaussianBottleneck",
     "GumbelSoftmaxBottleneck",
+    "LocalAttention",
+    "LocalTransformer",
     "Projections",
     "ReplicaDropout",
     "SemanticHashingBottleneck",

@@ -94,6 +94,10 @@ class CachedAttention(keras.layers.Layer):
         keys, values = ops.split(keys_values, 2, axis=-1)
         return self._by_head(keys), self._by_head(values)
 
+    def extend(self, cache, keys_values):
+        """What is kept of the positions so far [B, t, 2 D], and of those to come."""
+        return ops.concatenate([cache, keys_values], axis=1)
+
     def attend(self, query, keys, values, bias=None):
         """[B, T, D]: for each of `query` [B, T, D] the mean of what it attends to."""
         batch, length, width = ops.shape(query)

@@ -1,17 +1,20 @@
 """TransformerBlock: attention and a feed-forward layer, whole or step by step."""
 
 import keras
-from keras import ops
 
 from keras_vqem.layers.cached_attention import CachedAttention
 from keras_vqem.layers.feed_forward import FeedForward
+from keras_vqem.layers.local_attention import LocalAttention
 from keras_vqem.layers.replica_dropout import ReplicaDropout
 
 
 class TransformerBlock(keras.layers.Layer):
-    """Pre-norm self-attention, attention to a memory if asked for, feed-forward."""
+    """Pre-norm self-attention, attention to a memory if asked for, feed-forward.
 
-    def __init__(self, heads, filter_width, dropout, cross=False, **kwargs):
+    With `block` the self-attention is a `LocalAttention` of that length.
+    """
+
+    def __init__(self, heads, filter_width, dropout, cross=False, block=None, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
         policy = self.dtype_policy
@@ -22,7 +25,13 @@ class TransformerBlock(keras.layers.Layer):
             )
 
         self.norm = norm("norm")
-        self.attention = CachedAttention(heads, name="attention", dtype=policy)
+        self.local = block is not None
+        settings = {"name": "attention", "dtype": policy}
+        self.attention = (
+            LocalAttention(heads, block, **settings)
+            if self.local
+            else CachedAttention(heads, **settings)
+        )
         self.cross_norm = norm("cross_norm") if cross else None
         self.cross = (
             CachedAttention(heads, name="cross", dtype=policy) if cross else None
@@ -46,7 +55,11 @@ class TransformerBlock(keras.layers.Layer):
 
     def call(self, x, bias=None, memory=None, memory_bias=None, training=None):
         normed = self.norm(x)
-        found = self.attention(normed, normed, bias)
+        found = (
+            self.attention(normed)
+            if self.local
+            else self.attention(normed, normed, bias)
+        )
         x = x + self.dropout(found, training=training)
         if self.cross is not None:
             found = self.cross(self.cross_norm(x), memory, memory_bias)
@@ -54,7 +67,7 @@ class TransformerBlock(keras.layers.Layer):
         found = self.feed_forward(self.last_norm(x))
         return x + self.dropout(found, training=training)
 
-    def step(self, x, cache, memory, memory_bias):
+    def step(self, x, cache, memory=None, memory_bias=None):
         """One position: `x` [N, 1, D] after those in `cache` [N, t, 2 D].
 
         Args:
@@ -64,7 +77,8 @@ class TransformerBlock(keras.layers.Layer):
             The outputs [N, 1, D], and the cache with this position added.
         """
         normed = self.norm(x)
-        cache = ops.concatenate([cache, self.attention.keys_values(normed)], axis=1)
+        cache = self.attention.extend(cache, self.attention.keys_values(normed))
         x = x + self.attention.attend(normed, *self.attention.split(cache))
-        x = x + self.cross.attend(self.cross_norm(x), *memory, memory_bias)
+        if self.cross is not None:
+            x = x + self.cross.attend(self.cross_norm(x), *memory, memory_bias)
         return x + self.feed_forward(self.last_norm(x)), cache

@@ -46,11 +46,12 @@ class TransformerDecoder(TransformerEncoder):
     True
     """
 
-    _cross = True
-
     def __init__(self, depth, heads, filter_width, dropout=0.0, causal=True, **kwargs):
         super().__init__(depth, heads, filter_width, dropout, **kwargs)
         self.causal = causal
+
+    def _block_options(self):
+        return {"cross": True}
 
     def build(self, input_shape):
         super().build(input_shape)

@@ -31,8 +31,6 @@ class TransformerEncoder(keras.layers.Layer):
     TensorShape([2, 5, 8])
     """
 
-    _cross = False
-
     def __init__(self, depth, heads, filter_width, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
         self.depth = depth
@@ -45,7 +43,7 @@ class TransformerEncoder(keras.layers.Layer):
                 heads,
                 filter_width,
                 dropout,
-                cross=self._cross,
+                **self._block_options(),
                 name=f"block_{i}",
                 dtype=self.dtype_policy,
             )
@@ -54,6 +52,10 @@ class TransformerEncoder(keras.layers.Layer):
         self.norm = keras.layers.LayerNormalization(
             epsilon=1e-6, name="norm", dtype=self.dtype_policy
         )
+
+    def _block_options(self):
+        """Of `TransformerBlock`, in which subclasses differ."""
+        return {}
 
     def build(self, input_shape):
         for layer in [*self.blocks, self.norm]:

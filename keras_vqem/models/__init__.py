@@ -1,7 +1,15 @@
 """Composable Keras models, each with defaults to compile, fit and use."""
 
+from keras_vqem.models.grid_transformer import GridTransformer
+from keras_vqem.models.image_transformer import ImageTransformer
 from keras_vqem.models.latent_nmt import LatentNMT
 from keras_vqem.models.latent_predictor import LatentPredictor
 from keras_vqem.models.transformer import Transformer
 
-__all__ = ["LatentNMT", "LatentPredictor", "Transformer"]
+__all__ = [
+    "GridTransformer",
+    "ImageTransformer",
+    "LatentNMT",
+    "LatentPredictor",
+    "Transformer",
+]

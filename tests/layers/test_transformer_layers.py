@@ -92,6 +92,28 @@ def test_causal_or_not(rng):
         assert (difference == 0) == causal
 
 
+@pytest.mark.parametrize("length", [3, 4, 8, 11])
+def test_local_attention_is_full_attention_under_a_mask(rng, length):
+    layer = layers.LocalAttention(heads=2, block=4)
+    x = rng.normal(size=(2, length, 8)).astype("float32")
+    found = layer(x)
+    here, there = np.arange(length)[:, None], np.arange(length)[None]
+    seen = (there <= here) & (there // 4 >= here // 4 - 1)
+    bias = np.where(seen, 0.0, -np.inf)
+    np.testing.assert_allclose(found, reference_attention(layer, x, x, bias), atol=1e-5)
+
+
+def test_local_steps_equal_the_whole(rng):
+    layer = layers.LocalTransformer(2, heads=2, filter_width=16, block=3)
+    x = rng.normal(size=(2, 14, 8)).astype("float32")
+    whole, caches = layer(x), layer.empty_caches(2)
+    for t in range(14):
+        found, caches = layer.step(x[:, t : t + 1], caches)
+        np.testing.assert_allclose(found, whole[:, t : t + 1], atol=1e-5)
+    # What is no longer seen is not kept.
+    assert caches[0].shape[1] == 5
+
+
 @pytest.mark.parametrize("halvings", [1, 3])
 def test_compressor_halves_and_ignores_padding(rng, halvings):
     block = 2**halvings
@@ -131,6 +153,8 @@ def test_decompressor_doubles_and_ignores_padding(rng):
         layers.FeedForward(16),
         layers.TransformerEncoder(1, heads=2, filter_width=16, dropout=0.1),
         layers.TransformerDecoder(1, heads=2, filter_width=16, causal=False),
+        layers.LocalAttention(2, block=4),
+        layers.LocalTransformer(1, heads=2, filter_width=16, block=4),
         layers.SequenceCompressor(2, dropout=0.1, heads=2),
         layers.SequenceDecompressor(2, dropout=0.1),
         layers.TiedEmbedding(10, 8),

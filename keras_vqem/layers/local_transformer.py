@@ -1,0 +1,76 @@
+"""LocalTransformer: a causal stack for long sequences, whole or step by step."""
+
+import keras
+from keras import ops
+
+from keras_vqem.layers.transformer_encoder import TransformerEncoder
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem")
+class LocalTransformer(TransformerEncoder):
+    """Blocks of masked local self-attention and a feed-forward layer.
+
+    Called on whole sequences it trains; `step` goes on position by position, with the
+    same results.
+
+    Args:
+        depth: How many Transformer blocks.
+        heads: Of the attention.
+        filter_width: Of the feed-forward layers.
+        block: Positions in a block of the attention; see `LocalAttention`.
+        dropout: After each attention and feed-forward layer.
+        **kwargs: Arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: [B, T, D], positions added.
+
+    Returns:
+        [B, T, D], normalised.
+
+    Example:
+
+    >>> layer = keras_vqem.layers.LocalTransformer(
+    ...     2, heads=2, filter_width=16, block=4)
+    >>> x = np.random.default_rng(0).normal(size=(1, 11, 8)).astype("float32")
+    >>> whole, caches = layer(x), layer.empty_caches(1)
+    >>> for t in range(11):
+    ...     last, caches = layer.step(x[:, t : t + 1], caches)
+    >>> bool(np.allclose(whole[:, 10:], last, atol=1e-5))
+    True
+    """
+
+    def __init__(self, depth, heads, filter_width, block, dropout=0.0, **kwargs):
+        self.block = block
+        super().__init__(depth, heads, filter_width, dropout, **kwargs)
+
+    def _block_options(self):
+        return {"block": self.block}
+
+    def call(self, inputs, training=None):
+        x = inputs
+        for block in self.blocks:
+            x = block(x, training=training)
+        return self.norm(x)
+
+    def empty_caches(self, rows):
+        """A cache [rows, 0, 2 D] for each block."""
+        width = self.norm.gamma.shape[0]
+        return [
+            ops.zeros((rows, 0, 2 * width), dtype=self.compute_dtype)
+            for _ in self.blocks
+        ]
+
+    def step(self, x, caches):
+        """One position: `x` [N, 1, D] after those in `caches`.
+
+        Returns:
+            The normalised outputs [N, 1, D], and the caches for the next step.
+        """
+        kept = []
+        for block, cache in zip(self.blocks, caches, strict=True):
+            x, cache = block.step(x, cache)
+            kept.append(cache)
+        return self.norm(x), kept
+
+    def get_config(self):
+        return {**super().get_config(), "block": self.block}

@@ -1,0 +1,53 @@
+"""ImageTransformer: the autoregressive baseline, pixel by pixel."""
+
+import keras
+from keras import ops
+
+from keras_vqem.models.grid_transformer import GridTransformer
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem")
+class ImageTransformer(GridTransformer):
+    """Predicts the red, green and blue of each pixel in turn, 256 values each.
+
+    Args:
+        height, width_in_pixels: Of the images.
+        **kwargs: Arguments of `GridTransformer`, except its grid and symbols.
+
+    Call arguments:
+        inputs: A dict with `images`, uint8 [B, height, width, 3].
+
+    Returns:
+        Logits [B, height, width, 3, 256].
+
+    Example:
+
+    >>> model = keras_vqem.models.ImageTransformer(
+    ...     4, 4, width=8, depth=1, heads=2, filter_width=16, block=8)
+    >>> model.compile()
+    >>> images = np.zeros((4, 4, 4, 3), "uint8")
+    >>> history = model.fit({"images": images}, batch_size=2, verbose=0)
+    >>> model.sample(2, seed=(0, 1)).shape
+    TensorShape([2, 4, 4, 3])
+
+    References:
+        - Parmar et al., 2018. Image Transformer. arXiv:1802.05751.
+    """
+
+    def __init__(self, height, width_in_pixels, block=256, **kwargs):
+        super().__init__((height, width_in_pixels, 3), 256, block=block, **kwargs)
+
+    def call(self, inputs, training=None):
+        return super().call({"symbols": inputs["images"]}, training=training)
+
+    def nats(self, inputs, logits):
+        return super().nats({"symbols": inputs["images"]}, logits)
+
+    def sample(self, count, seed, temperature=1.0, prefix=None):
+        return ops.cast(super().sample(count, seed, temperature, prefix), "uint8")
+
+    def get_config(self):
+        config = super().get_config()
+        height, width, _ = config.pop("grid")
+        del config["num_symbols"]
+        return {**config, "height": height, "width_in_pixels": width}

@@ -1,0 +1,135 @@
+"""GridTransformer: causal, step by step as whole, and a proper distribution."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_vqem.models import GridTransformer, ImageTransformer
+
+SMALL = {"width": 8, "depth": 2, "heads": 2, "filter_width": 16, "block": 4}
+
+
+@pytest.fixture
+def model():
+    keras.utils.set_random_seed(1)
+    model = GridTransformer((2, 3, 2), 5, **SMALL)
+    model.build()
+    for weight in model.weights:  # away from a start at which nothing matters
+        weight.assign(weight + 0.3 * np.random.default_rng(0).normal(size=weight.shape))
+    return model
+
+
+def test_a_prediction_sees_what_is_before_it_and_nothing_else(model, rng):
+    symbols = rng.integers(5, size=(1, 12))
+    whole = np.reshape(model({"symbols": symbols.reshape(1, 2, 3, 2)}), (12, 5))
+    for place in range(12):
+        other = symbols.copy()
+        other[0, place] = (other[0, place] + 1) % 5
+        found = np.reshape(model({"symbols": other.reshape(1, 2, 3, 2)}), (12, 5))
+        np.testing.assert_array_equal(found[: place + 1], whole[: place + 1])
+        assert place == 11 or np.abs(found[place + 1] - whole[place + 1]).max() > 1e-4
+
+
+def test_the_cell_above_is_seen_beyond_the_reach_of_attention(rng):
+    model = GridTransformer((3, 4, 1), 5, **{**SMALL, "depth": 1, "block": 1})
+    symbols = rng.integers(5, size=(1, 3, 4, 1))
+    other = symbols.copy()
+    other[0, 0, 1] = (other[0, 0, 1] + 1) % 5
+    change = np.abs(model({"symbols": symbols}) - model({"symbols": other}))
+    # Local attention of block 1 sees two positions; the table of the row above adds
+    # position 5, straight below 1, and its neighbour.
+    changed = change.reshape(12, 5).max(-1) > 0
+    assert changed.nonzero()[0].tolist() == [2, 3, 5, 6]
+
+
+def test_probabilities_of_all_grids_sum_to_one():
+    model = GridTransformer((1, 2, 2), 3, **SMALL)
+    grids = np.array(list(itertools.product(range(3), repeat=4))).reshape(-1, 1, 2, 2)
+    nats = model.nats({"symbols": grids}, model({"symbols": grids}))
+    total = np.exp(-np.sum(nats, axis=(1, 2, 3))).sum()
+    np.testing.assert_allclose(total, 1.0, rtol=1e-5)
+
+
+def test_greedy_sampling_follows_the_whole_model(model):
+    found = model.sample(2, seed=(0, 0), temperature=0.0)
+    best = np.argmax(model({"symbols": found}), axis=-1)
+    np.testing.assert_array_equal(found, best)
+
+
+def test_samples_have_the_models_distribution():
+    keras.utils.set_random_seed(0)
+    model = GridTransformer((1, 1, 2), 3, **SMALL)
+    model.build()
+    for weight in model.weights:
+        weight.assign(weight + 0.5 * np.random.default_rng(1).normal(size=weight.shape))
+    found = model.sample(20_000, seed=(3, 4)).numpy().reshape(-1, 2)
+    grids = np.array(list(itertools.product(range(3), repeat=2)))
+    inputs = {"symbols": grids.reshape(-1, 1, 1, 2)}
+    expected = np.exp(-np.sum(model.nats(inputs, model(inputs)), axis=(1, 2, 3)))
+    share = np.bincount(found[:, 0] * 3 + found[:, 1], minlength=9) / len(found)
+    np.testing.assert_allclose(share, expected, atol=0.015)
+    assert expected.max() - expected.min() > 0.1
+
+
+def test_a_prefix_is_kept_and_the_rest_follows_from_it(model, rng):
+    prefix = rng.integers(5, size=(3, 7))
+    found = model.sample(3, seed=(0, 0), temperature=0.0, prefix=prefix)
+    flat = found.numpy().reshape(3, 12)
+    np.testing.assert_array_equal(flat[:, :7], prefix)
+    best = np.argmax(model({"symbols": found}), axis=-1).reshape(3, 12)
+    np.testing.assert_array_equal(flat[:, 7:], best[:, 7:])
+
+
+def test_sampling_is_the_same_in_a_graph(model):
+    graph = tf.function(lambda: model.sample(2, seed=(5, 6)))
+    np.testing.assert_array_equal(graph(), model.sample(2, seed=(5, 6)))
+
+
+def test_soft_labels_are_the_mean_over_draws(model, rng):
+    symbols = rng.integers(5, size=(2, 2, 3, 2))
+    samples = rng.integers(5, size=(2, 2, 3, 2, 4))
+    logits = model({"symbols": symbols})
+    found = model.nats({"symbols": symbols, "samples": samples}, logits)
+    each = [model.nats({"symbols": samples[..., i]}, logits) for i in range(4)]
+    np.testing.assert_allclose(found, np.mean(each, axis=0), rtol=1e-5)
+
+
+def test_it_learns_what_the_row_above_says(rng):
+    keras.utils.set_random_seed(0)
+    model = GridTransformer((2, 4, 1), 8, **SMALL)
+    model.compile(keras.optimizers.Adam(0.01))
+    above = rng.integers(8, size=(512, 1, 4, 1))
+    symbols = np.concatenate([above, (above + 1) % 8], axis=1)
+    history = model.fit({"symbols": symbols}, batch_size=32, epochs=8, verbose=0)
+    # The upper row is noise, 3 bits a symbol; the lower one is known.
+    assert history.history["bits"][-1] < 1.7
+    np.testing.assert_allclose(
+        history.history["bits"],
+        np.array(history.history["loss"]) / np.log(2),
+        rtol=1e-3,
+    )
+
+
+def test_a_grid_needs_three_numbers():
+    with pytest.raises(
+        ValueError, match=r"\(rows, columns, slots\), received \(8, 8\)"
+    ):
+        GridTransformer((8, 8), 256)
+
+
+def test_image_transformer_saves_and_counts_bits(tmp_path, rng):
+    model = ImageTransformer(4, 4, **{**SMALL, "block": 8})
+    model.compile()
+    images = rng.integers(256, size=(4, 4, 4, 3)).astype("uint8")
+    # Before training all 256 values are about as likely: 8 bits.
+    assert (
+        abs(model.evaluate({"images": images}, verbose=0, return_dict=True)["bits"] - 8)
+        < 0.1
+    )
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again({"images": images}), model({"images": images}))
+    assert model.sample(1, seed=(0, 1)).dtype == "uint8"
