@@ -41,7 +41,7 @@ def main(arguments=None):
     if options.beams < 1 or options.batch_size < 1:
         parser.error("--beams and --batch-size must be at least 1")
 
-    from keras_vqem.evaluation.translators import load_translator, translator_file
+    from keras_vqem.evaluation.trained import load_translator, model_file
     from keras_vqem.text import TranslationData
     from keras_vqem.training.distillation import Shard, join
 
@@ -49,7 +49,7 @@ def main(arguments=None):
         print(f"{options.output} is complete already: nothing to do.")
         return
     try:
-        data, file = TranslationData(options.data), translator_file(options.model)
+        data, file = TranslationData(options.data), model_file(options.model)
     except (OSError, ValueError) as error:
         parser.error(str(error))
     sources, (which, count) = data.corpus("train").sources, options.shard

@@ -39,7 +39,7 @@ def training_seconds(path):
 def evaluate(options, paths, corpus):
     """Rows of the table, and translations under the names of the rows."""
     from keras_vqem.evaluation import translation_report as report
-    from keras_vqem.evaluation.translators import load_translator
+    from keras_vqem.evaluation.trained import load_translator
 
     models = [load_translator(path) for path in paths]
     entries, outputs, timed = [], {}, {}
@@ -92,12 +92,12 @@ def main(arguments=None):
         parser.error(f"--beams {options.beams} has a number twice")
 
     from keras_vqem.evaluation import translation_report as report
-    from keras_vqem.evaluation.translators import translator_file
+    from keras_vqem.evaluation.trained import model_file
     from keras_vqem.files import write_json
     from keras_vqem.text import ParallelCorpus, TranslationData
 
     try:
-        paths = [translator_file(path) for path in options.model]
+        paths = [model_file(path) for path in options.model]
         corpus = TranslationData(options.data).corpus(options.split)
     except (OSError, ValueError) as error:
         parser.error(str(error))

@@ -79,7 +79,7 @@ def main(arguments=None):
     arguments = parser.parse_args(arguments)
 
     from keras_vqem.evaluation import codes
-    from keras_vqem.evaluation.translators import load_translator
+    from keras_vqem.evaluation.trained import load_translator
     from keras_vqem.models import LatentNMT
 
     def make_model(data):

@@ -40,7 +40,7 @@ def main(arguments=None):
     if min(options.beams, options.batch_size, options.chunk) < 1:
         parser.error("--beams, --batch-size and --chunk must be at least 1")
 
-    from keras_vqem.evaluation.translators import load_translator
+    from keras_vqem.evaluation.trained import load_translator
     from keras_vqem.text.lines import line_chunks
 
     try:

@@ -12,8 +12,14 @@ from keras_vqem.layers.bottlenecks.vq_bottleneck import VQBottleneck
 from keras_vqem.layers.bottlenecks.vqem_bottleneck import VQEMBottleneck
 from keras_vqem.layers.cached_attention import CachedAttention
 from keras_vqem.layers.feed_forward import FeedForward
+from keras_vqem.layers.image_compressor import ImageCompressor
+from keras_vqem.layers.image_decompressor import ImageDecompressor
+from keras_vqem.layers.likelihoods.categorical_pixels import CategoricalPixels
+from keras_vqem.layers.likelihoods.logistic_mixture import LogisticMixture
 from keras_vqem.layers.local_attention import LocalAttention
 from keras_vqem.layers.local_transformer import LocalTransformer
+from keras_vqem.layers.patch_compressor import PatchCompressor
+from keras_vqem.layers.patch_decompressor import PatchDecompressor
 from keras_vqem.layers.replica_dropout import ReplicaDropout
 from keras_vqem.layers.sequence_compressor import SequenceCompressor
 from keras_vqem.layers.sequence_decompressor import SequenceDecompressor
@@ -23,11 +29,17 @@ from keras_vqem.layers.transformer_encoder import TransformerEncoder
 
 __all__ = [
     "CachedAttention",
+    "CategoricalPixels",
     "FeedForward",
     "GaussianBottleneck",
     "GumbelSoftmaxBottleneck",
+    "ImageCompressor",
+    "ImageDecompressor",
     "LocalAttention",
     "LocalTransformer",
+    "LogisticMixture",
+    "PatchCompressor",
+    "PatchDecompressor",
     "Projections",
     "ReplicaDropout",
     "SemanticHashingBottleneck",

@@ -100,7 +100,7 @@ def test_the_dataset_has_static_shapes_and_no_end():
 def test_the_images_are_neither_copied_nor_part_of_the_graph():
     images = np.zeros((100, 32, 32, 3), np.uint8)
     batches = ImageBatches(images, 10)
-    assert np.shares_memory(batches.images, images)
+    assert np.shares_memory(batches.arrays["images"], images)
     graph = batches.dataset()._as_serialized_graph().numpy()
     assert len(graph) < images.nbytes / 10
 

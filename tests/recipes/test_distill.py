@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from keras_vqem.evaluation.translators import load_translator
+from keras_vqem.evaluation.trained import load_translator
 from keras_vqem.text import TranslationData
 
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from keras_vqem.evaluation.translators import load_translator
+from keras_vqem.evaluation.trained import load_translator
 
 LINES = b"twenty-one\n\n \t\r\nbad \xff\xfe byte\n" + b"five o'clock\n" * 4 + b"three"
 

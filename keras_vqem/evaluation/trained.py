@@ -1,13 +1,13 @@
-"""load_translator: a trained translator from its run folder or its file."""
+"""Trained models from their run folders or their files."""
 
 import pathlib
 
 import keras
 
-import keras_vqem  # noqa: F401  (registers the classes that files name)
+import keras_vqem
 
 
-def translator_file(path):
+def model_file(path):
     """The `.keras` file that a path of a run folder or of such a file means."""
     path = pathlib.Path(path)
     file = path / "model.keras" if path.is_dir() else path
@@ -25,23 +25,21 @@ def translator_file(path):
     return file
 
 
-def load_translator(path):
-    """Loads a trained translator.
-
-    Set random seeds before, not after it: to set them clears what TensorFlow keeps
-    for tokenizers.
+def load_model(path, *classes):
+    """Loads a trained model.
 
     Args:
         path: The folder of a run, which holds `model.keras`, or a `.keras` file.
+        *classes: What it may be an instance of; anything, if none is given.
 
     Returns:
-        A model with `translate`.
+        The model, not compiled.
 
     Raises:
         FileNotFoundError: If there is no such model.
-        ValueError: If the file is not a translator's.
+        ValueError: If the file cannot be read, or holds something else.
     """
-    file = translator_file(path)
+    file = model_file(path)
     try:
         model = keras.saving.load_model(file, compile=False)
     except Exception as error:
@@ -49,9 +47,18 @@ def load_translator(path):
             f"{file} could not be loaded ({type(error).__name__}: {error}). It may be "
             f"incomplete, or written by another version of keras_vqem."
         ) from error
-    if not hasattr(model, "translate"):
+    if classes and not isinstance(model, classes):
+        names = " or ".join(cls.__name__ for cls in classes)
         raise ValueError(
-            f"{file} holds a {type(model).__name__}, which does not translate. Pass a "
-            f"Transformer or a LatentNMT of keras_vqem.models."
+            f"{file} holds a {type(model).__name__}, and a {names} is needed here."
         )
     return model
+
+
+def load_translator(path):
+    """Loads a trained translator; see `load_model`.
+
+    Set random seeds before, not after it: to set them clears what TensorFlow keeps
+    for tokenizers.
+    """
+    return load_model(path, keras_vqem.models.Transformer, keras_vqem.models.LatentNMT)

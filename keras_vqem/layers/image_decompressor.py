@@ -1,0 +1,80 @@
+"""ImageDecompressor: a grid of vectors to features of every pixel, as in the paper."""
+
+import keras
+from keras import ops
+
+from keras_vqem.layers.image_block import ImageBlock
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem")
+class ImageDecompressor(keras.layers.Layer):
+    """A dense layer, residual blocks and transposed convolutions of stride 2.
+
+    Args:
+        channels: Of the convolutions, and of the features that come out.
+        doublings: How many transposed convolutions.
+        blocks: How many residual blocks.
+        kernel_size: Of the transposed convolutions.
+        **kwargs: Arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: [B, rows, columns, D].
+
+    Returns:
+        Features [B, H, W, channels], and None: it makes no guess of the pixels
+        itself, see `PatchDecompressor`.
+
+    Example:
+
+    >>> layer = keras_vqem.layers.ImageDecompressor(channels=16)
+    >>> features, base = layer(np.zeros((1, 8, 8, 40), "float32"))
+    >>> features.shape
+    TensorShape([1, 32, 32, 16])
+    """
+
+    def __init__(self, channels=512, doublings=2, blocks=2, kernel_size=5, **kwargs):
+        super().__init__(**kwargs)
+        self.channels = channels
+        self.doublings = doublings
+        self.blocks = blocks
+        self.kernel_size = kernel_size
+
+    def build(self, input_shape):
+        policy = self.dtype_policy
+        self.dense = keras.layers.Dense(self.channels, name="dense", dtype=policy)
+        self.dense.build(input_shape)
+        shape = (None, None, None, self.channels)
+        self.residuals, self.stages = [], []
+        for i in range(self.blocks):
+            block = ImageBlock(name=f"block_{i}", dtype=policy)
+            block.build(shape)
+            self.residuals.append(block)
+        for i in range(self.doublings):
+            layer = keras.layers.Conv2DTranspose(
+                self.channels,
+                self.kernel_size,
+                strides=2,
+                padding="same",
+                name=f"convolution_{i}",
+                dtype=policy,
+            )
+            layer.build(shape)
+            self.stages.append(layer)
+        self.built = True
+
+    def call(self, inputs):
+        x = self.dense(inputs)
+        for block in self.residuals:
+            x = block(x)
+        for stage in self.stages:
+            x = stage(ops.relu(x))
+        return ops.relu(x), None
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "channels": self.channels,
+            "doublings": self.doublings,
+            "blocks": self.blocks,
+            "kernel_size": self.kernel_size,
+        }

@@ -1,0 +1,1 @@
+"""Numbers per pixel in, distributions over pixel values out."""

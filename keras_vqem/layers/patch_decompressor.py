@@ -1,0 +1,100 @@
+"""PatchDecompressor: vectors to patches, and what is to be said of each pixel."""
+
+import keras
+from keras import ops
+
+from keras_vqem.layers.image_block import ImageBlock
+from keras_vqem.layers.patch_compressor import from_patches
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem")
+class PatchDecompressor(keras.layers.Layer):
+    """A linear guess of each patch, and features of each pixel to correct it with.
+
+    The guess is what `PatchCompressor`'s linear path undoes. A network first works on
+    cells, where a wide layer is cheap, then on pixels, where it sees the edges
+    between patches.
+
+    Args:
+        patch: Height and width of a patch.
+        channels: Of the network on cells.
+        blocks: Its residual blocks.
+        pixel_channels: Of the network on pixels, and of the features that come out.
+        pixel_blocks: Its residual blocks.
+        **kwargs: Arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: [B, rows, columns, D].
+
+    Returns:
+        Features [B, H, W, pixel_channels], and a first guess of the pixels
+        [B, H, W, 3], from -1 to 1 or a little beyond.
+
+    Example:
+
+    >>> layer = keras_vqem.layers.PatchDecompressor(channels=16, pixel_channels=8)
+    >>> features, base = layer(np.zeros((1, 8, 8, 40), "float32"))
+    >>> features.shape, base.shape
+    (TensorShape([1, 32, 32, 8]), TensorShape([1, 32, 32, 3]))
+    """
+
+    def __init__(
+        self,
+        patch=4,
+        channels=128,
+        blocks=2,
+        pixel_channels=32,
+        pixel_blocks=2,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.patch = patch
+        self.channels = channels
+        self.blocks = blocks
+        self.pixel_channels = pixel_channels
+        self.pixel_blocks = pixel_blocks
+
+    def build(self, input_shape):
+        policy, cells = self.dtype_policy, (None, None, None)
+
+        def dense(name, units, size):
+            layer = keras.layers.Dense(units, name=name, dtype=policy)
+            layer.build((*cells, size))
+            return layer
+
+        def stack(name, number, channels):
+            layers = [
+                ImageBlock(name=f"{name}_{i}", dtype=policy) for i in range(number)
+            ]
+            for layer in layers:
+                layer.build((*cells, channels))
+            return layers
+
+        width, area = input_shape[-1], self.patch**2
+        self.linear = dense("linear", 3 * area, width)
+        self.inward = dense("inward", self.channels, width)
+        self.cell_stack = stack("cell_block", self.blocks, self.channels)
+        self.spread = dense("spread", area * self.pixel_channels, self.channels)
+        self.from_base = dense("from_base", self.pixel_channels, 3)
+        self.pixel_stack = stack("pixel_block", self.pixel_blocks, self.pixel_channels)
+        self.built = True
+
+    def call(self, inputs):
+        base = from_patches(self.linear(inputs), self.patch)
+        x = self.inward(inputs)
+        for block in self.cell_stack:
+            x = block(x)
+        x = from_patches(self.spread(ops.relu(x)), self.patch) + self.from_base(base)
+        for block in self.pixel_stack:
+            x = block(x)
+        return ops.relu(x), base
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "patch": self.patch,
+            "channels": self.channels,
+            "blocks": self.blocks,
+            "pixel_channels": self.pixel_channels,
+            "pixel_blocks": self.pixel_blocks,
+        }

@@ -1,0 +1,244 @@
+"""ImageVQVAE: the paper's autoencoder of images, through a grid of codes."""
+
+import keras
+from keras import ops
+
+from keras_vqem.layers import (
+    ImageCompressor,
+    ImageDecompressor,
+    PatchCompressor,
+    SharedSlices,
+    Slices,
+    VQEMBottleneck,
+    replicas,
+)
+from keras_vqem.layers.likelihoods.categorical_pixels import CategoricalPixels
+from keras_vqem.models import patch_start
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem")
+class ImageVQVAE(keras.Model):
+    """Compresses images to codes and gives a distribution of the pixels for codes.
+
+    Args:
+        compressor: Layer from images [B, H, W, 3], -1 to 1, to vectors [B, rows,
+            columns, D]: `keras_vqem.layers.ImageCompressor` or `PatchCompressor`.
+        bottleneck: Any bottleneck of `keras_vqem.layers`. With a `GaussianBottleneck`
+            the model is a VAE.
+        decompressor: Layer from what the bottleneck gives to features of each pixel
+            and a first guess of the pixels or None: `ImageDecompressor` or
+            `PatchDecompressor`.
+        likelihood: `keras_vqem.layers.CategoricalPixels` or `LogisticMixture`.
+        image_size: `(height, width)`.
+        **kwargs: Arguments of `keras.Model`.
+
+    Call arguments:
+        inputs: A dict with `images`, uint8 [B, H, W, 3].
+
+    Returns:
+        A dict: `outputs` [B, H, W, likelihood.parameters], `base` [B, H, W, 3] (the
+        first guess, 0 to 255), and what the bottleneck returns, such as `codes`.
+
+    Metrics: `reconstruction`, bits a dimension given the codes; `commitment`, what the
+    bottleneck adds to the loss; and the bottleneck's own.
+
+    Example:
+
+    >>> from keras_vqem import layers
+    >>> model = keras_vqem.models.ImageVQVAE(
+    ...     layers.PatchCompressor(code_width=8, channels=8),
+    ...     layers.VQEMBottleneck(16, num_samples=5, groups=layers.Slices(2), seed=0),
+    ...     layers.PatchDecompressor(channels=8, pixel_channels=8),
+    ...     layers.LogisticMixture(num_mixtures=2), image_size=(16, 16))
+    >>> model.compile()
+    >>> images = keras_vqem.images.shapes.images(32, size=16)[0]
+    >>> history = model.fit({"images": images}, batch_size=16, verbose=0)
+    >>> codes = model.encode(images[:2])
+    >>> codes.shape, model.decode(codes).shape
+    (TensorShape([2, 4, 4, 2]), TensorShape([2, 16, 16, 3]))
+
+    References:
+        - Roy, Vaswani, Neelakantan, Parmar, 2018. Theory and Experiments on Vector
+          Quantized Autoencoders. arXiv:1805.11063.
+    """
+
+    def __init__(
+        self,
+        compressor,
+        bottleneck,
+        decompressor,
+        likelihood,
+        image_size=(32, 32),
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.compressor = compressor
+        self.bottleneck = bottleneck
+        self.decompressor = decompressor
+        self.likelihood = likelihood
+        self.image_size = tuple(image_size)
+        # Random, though small: mixtures that start alike would stay alike.
+        self.head = keras.layers.Dense(
+            likelihood.parameters,
+            kernel_initializer=keras.initializers.VarianceScaling(0.1),
+            name="head",
+            dtype="float32",
+        )
+        self.reconstruction = keras.metrics.Mean(name="reconstruction")
+        self.commitment = keras.metrics.Mean(name="commitment")
+
+    @classmethod
+    def paper(cls, num_samples=5, channels=512, **kwargs):
+        """The paper's CIFAR-10 model: 8 x 8 x 10 codes from one codebook of 256.
+
+        Args:
+            num_samples: Of soft EM; None for hard EM.
+            channels: Of the convolutions, and the size of a code's vector.
+            **kwargs: Arguments of `ImageVQVAE` other than its parts.
+        """
+        return cls(
+            ImageCompressor(10 * channels, channels),
+            VQEMBottleneck(256, num_samples=num_samples, groups=SharedSlices(10)),
+            ImageDecompressor(channels),
+            CategoricalPixels(),
+            **kwargs,
+        )
+
+    def build(self, input_shape=None):
+        # Each part is built for what the one before it gives.
+        self.call({"images": ops.zeros((1, *self.image_size, 3), dtype="uint8")})
+        self.built = True
+
+    # The two halves.
+
+    def compressed(self, images):
+        """Vectors [B, rows, columns, D] of images: what the bottleneck sees."""
+        x = ops.cast(images, self.compute_dtype) / 127.5 - 1.0
+        return self.compressor(x)
+
+    def _decompress(self, latents):
+        """The likelihood's numbers, and the pixels that they are centred on."""
+        features, base = self.decompressor(latents)
+        if base is not None:
+            base = (ops.cast(base, "float32") + 1.0) * 127.5
+        return self.head(features), base
+
+    def call(self, inputs, training=None):
+        found = self.bottleneck(self.compressed(inputs["images"]), training=training)
+        outputs, base = self._decompress(found["quantized"])
+        if base is None:
+            base = ops.full((*ops.shape(outputs)[:-1], 3), 127.5, dtype="float32")
+        return {"outputs": outputs, "base": base, **found}
+
+    # Training.
+
+    def compile(self, optimizer="auto", **kwargs):
+        """As `keras.Model.compile`; the loss, nats a dimension, is the model's own."""
+        if optimizer == "auto":
+            optimizer = keras.optimizers.Adam(0.001)
+        super().compile(optimizer=optimizer, **kwargs)
+        if not self.built:
+            self.build()
+        self.optimizer.build(self.trainable_variables)
+
+    def compile_from_config(self, config):
+        self.compile(**keras.saving.deserialize_keras_object(config))
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        log_p = self.likelihood.log_prob(y_pred["outputs"], x["images"], y_pred["base"])
+        nats = -ops.mean(log_p) / 3.0
+        self.reconstruction.update_state(
+            nats / ops.log(2.0), sample_weight=ops.size(log_p)
+        )
+        # Keras sums gradients over replicas, whose batches are of one size.
+        total = nats / replicas.num_replicas()
+        if self.losses:
+            self.commitment.update_state(sum(self.losses))
+            total += super().compute_loss(x=x, y_pred=y_pred, training=training)
+        return total
+
+    def start_from_patches(self, images, seed=0):
+        """Starts from principal components of patches and k-means of their groups.
+
+        A minute's work that the network would need hours for: afterwards the linear
+        paths of `PatchCompressor` and `PatchDecompressor` and the codebooks are a good
+        code of their own, and training improves on it. Call it before `fit`.
+
+        Args:
+            images: uint8 [N, H, W, 3] to learn from; some thousands.
+            seed: Of k-means.
+        """
+        groups = self.bottleneck.groups
+        if (
+            not isinstance(self.compressor, PatchCompressor)
+            or type(groups) is not Slices
+        ):
+            raise ValueError(
+                "Starting from patches needs a PatchCompressor, a PatchDecompressor "
+                "and a codebook for each group: a bottleneck with groups=Slices(n). "
+                f"Received {type(self.compressor).__name__} and groups {groups!r}."
+            )
+        if not self.built:
+            self.build()
+        start = patch_start.find(
+            images,
+            self.compressor.patch,
+            groups.num_groups,
+            self.bottleneck.num_codes,
+            self.bottleneck.codebook.shape[-1],
+            seed,
+        )
+        self.compressor.linear.set_weights([start.basis, -start.mean @ start.basis])
+        self.decompressor.linear.set_weights([start.basis.T, start.mean])
+        self.bottleneck.codebook.assign(start.codebooks)
+        if hasattr(self.bottleneck, "counts"):
+            self.bottleneck.counts.assign(start.counts)
+
+    # Use.
+
+    def encode(self, images):
+        """Codes [B, rows, columns, groups] of images, uint8 [B, H, W, 3]."""
+        if not self.built:
+            self.build()
+        return self.bottleneck.encode(self.compressed(images))
+
+    def decode(self, codes):
+        """The expected images, uint8 [B, H, W, 3], for codes."""
+        return self.expected(self.bottleneck.decode(codes))
+
+    def expected(self, latents):
+        """The expected images, uint8, for what a bottleneck gives."""
+        outputs, base = self._decompress(latents)
+        return ops.cast(ops.round(self.likelihood.mean(outputs, base)), "uint8")
+
+    def reconstruct(self, images):
+        """What is left of images after they went through their codes."""
+        return self.decode(self.encode(images))
+
+    def log_prob(self, images, latents):
+        """Log probability [B] of images, nats, given what the decompressor sees."""
+        outputs, base = self._decompress(latents)
+        return ops.sum(self.likelihood.log_prob(outputs, images, base), axis=(1, 2))
+
+    def get_config(self):
+        def pack(part):
+            return keras.saving.serialize_keras_object(part)
+
+        return {
+            **super().get_config(),
+            "compressor": pack(self.compressor),
+            "bottleneck": pack(self.bottleneck),
+            "decompressor": pack(self.decompressor),
+            "likelihood": pack(self.likelihood),
+            "image_size": self.image_size,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        parts = ("compressor", "bottleneck", "decompressor", "likelihood")
+        unpacked = {
+            name: keras.saving.deserialize_keras_object(config[name]) for name in parts
+        }
+        return cls(**{**config, **unpacked})

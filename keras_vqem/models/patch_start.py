@@ -1,0 +1,124 @@
+"""A linear code of patches: principal components in groups, k-means for each group."""
+
+import dataclasses
+
+import numpy as np
+
+from keras_vqem.layers.patch_compressor import to_patches
+
+# Of one k-means: enough for a start that training improves on.
+VECTORS, ROUNDS = 30_000, 20
+# What the moving averages of the codebook start with, in vectors of a batch.
+BATCH = 4096
+
+
+@dataclasses.dataclass
+class PatchStart:
+    """`basis` [P, G d] and `mean` [P] of patches; `codebooks` [G, K, d], `counts`."""
+
+    basis: np.ndarray
+    mean: np.ndarray
+    codebooks: np.ndarray
+    counts: np.ndarray
+
+
+def find(images, patch, num_groups, num_codes, size, seed=0):
+    """Finds the code for patches of images.
+
+    Args:
+        images: uint8 [N, H, W, 3].
+        patch: Height and width of a patch.
+        num_groups: G, how many codes a patch gets.
+        num_codes: K, the size of each codebook.
+        size: d, how many components a group may have; what is not used stays 0.
+        seed: Of k-means.
+
+    Returns:
+        A `PatchStart`, for pixels from -1 to 1.
+    """
+    rng = np.random.default_rng(seed)
+    patches = np.asarray(to_patches(np.asarray(images, "float32") / 127.5 - 1.0, patch))
+    patches = patches.reshape(-1, patches.shape[-1])
+    if len(patches) > 10 * VECTORS:
+        patches = patches[rng.choice(len(patches), 10 * VECTORS, replace=False)]
+    mean = patches.mean(0)
+    variances, vectors = np.linalg.eigh(np.cov(patches - mean, rowvar=False))
+    # From the largest to the smallest.
+    variances, vectors = variances[::-1], vectors[:, ::-1]
+    groups = deal(variances, num_groups, np.log2(num_codes), size)
+
+    basis = np.zeros((patches.shape[1], num_groups * size), "float32")
+    codebooks = np.zeros((num_groups, num_codes, size), "float32")
+    counts = np.zeros((num_groups, num_codes), "float32")
+    for g, members in enumerate(groups):
+        basis[:, g * size : g * size + len(members)] = vectors[:, members]
+        chosen = rng.choice(len(patches), min(VECTORS, len(patches)), replace=False)
+        found, shares = k_means(
+            (patches[chosen] - mean) @ vectors[:, members], num_codes, rng
+        )
+        codebooks[g, :, : len(members)] = found
+        counts[g] = shares * BATCH
+    return PatchStart(basis, mean.astype("float32"), codebooks, counts)
+
+
+def deal(variances, num_groups, bits, size):
+    """Deals components to groups so that each has about as much to tell.
+
+    A component of variance v needs log2(v / D) / 2 bits to be told with an error D,
+    the same for all; D is such that all groups' bits together are just used up
+    (reverse water-filling). Components below D are not told at all.
+
+    Args:
+        variances: [P], from the largest to the smallest.
+        num_groups: How many groups.
+        bits: Of one group.
+        size: How many components a group may have.
+
+    Returns:
+        A list of lists of components.
+    """
+    variances = np.maximum(variances, 1e-12)
+
+    def needs(log_error):
+        return np.maximum(0.5 * (np.log2(variances) - log_error), 0.0)
+
+    low, high = np.log2(variances[-1]) - 2.0 * bits * num_groups, np.log2(variances[0])
+    for _ in range(100):
+        middle = (low + high) / 2
+        too_much = needs(middle).sum() > num_groups * bits
+        low, high = (middle, high) if too_much else (low, middle)
+    needed = needs(high)
+    groups, load = [[] for _ in range(num_groups)], np.zeros(num_groups)
+    for component in np.flatnonzero(needed):
+        room = np.array([len(group) < size for group in groups])
+        if not room.any():
+            break
+        g = int(np.argmin(np.where(room, load, np.inf)))
+        groups[g].append(int(component))
+        load[g] += needed[component]
+    return groups
+
+
+def k_means(vectors, num_codes, rng):
+    """Lloyd's k-means.
+
+    Returns:
+        The centres [K, d], and the share of the vectors that each got [K].
+    """
+    vectors = vectors.astype("float32")
+    places = rng.choice(len(vectors), num_codes, replace=len(vectors) < num_codes)
+    centres = vectors[places]
+    for _ in range(ROUNDS):
+        codes = np.argmax(
+            vectors @ centres.T - 0.5 * np.square(centres).sum(-1), axis=-1
+        )
+        counts = np.bincount(codes, minlength=num_codes)
+        sums = np.stack(
+            [np.bincount(codes, column, num_codes) for column in vectors.T], axis=-1
+        )
+        # A centre that got nothing starts anew from a vector.
+        fresh = vectors[rng.choice(len(vectors), num_codes)]
+        centres = np.where(
+            counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], fresh
+        ).astype("float32")
+    return centres, counts / len(vectors)

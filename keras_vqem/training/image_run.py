@@ -1,0 +1,64 @@
+"""What the trainers of image models share: where images come from, and the run."""
+
+import tensorflow as tf
+
+from keras_vqem.images import ImageBatches, ImageData
+from keras_vqem.training import run
+
+
+def add_data_arguments(parser):
+    """Adds to an `argparse` parser what every recipe with images takes."""
+    add = parser.add_argument
+    add(
+        "--data",
+        default="cifar10",
+        help="cifar10, folder, shapes or tfds:NAME (%(default)s)",
+    )
+    add("--data-dir", metavar="DIR", help="where the data are")
+
+
+def add_arguments(parser, learning_rate, warmup=500, batch_size=64):
+    """Adds what every trainer of image models takes; returns the learning group."""
+    add_data_arguments(parser)
+    run.add_arguments(parser)
+    learning = run.add_learning_arguments(parser, learning_rate, warmup)
+    add = learning.add_argument
+    add("--batch-size", type=int, default=batch_size, help="examples (%(default)s)")
+    return learning
+
+
+def load(arguments):
+    """The `ImageData` that the arguments name."""
+    return ImageData(arguments.data, arguments.data_dir)
+
+
+def validation_set(arrays, batch_size):
+    """A finite dataset of dicts of arrays, in order, whole batches only."""
+    dataset = tf.data.Dataset.from_tensor_slices(arrays)
+    return dataset.batch(batch_size, drop_remainder=True)
+
+
+def train_on_images(arguments, make_model):
+    """Trains a model of images into a run folder.
+
+    Args:
+        arguments: Parsed, from a parser with `add_arguments`.
+        make_model: Function from `ImageData` to a new model.
+
+    Returns:
+        The path of the saved model.
+    """
+
+    def make_task(replicas):
+        data = load(arguments)
+        val = validation_set({"images": data.images("val")}, arguments.batch_size)
+        return run.Task(
+            ImageBatches(
+                data.images("train"), arguments.batch_size, arguments.seed, flip=True
+            ),
+            lambda: make_model(data),
+            lambda model: model.evaluate(val, verbose=0, return_dict=True),
+            validation=val,
+        )
+
+    return run.train(arguments, make_task)

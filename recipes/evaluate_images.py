@@ -1,0 +1,131 @@
+"""Bits a dimension of an autoencoder on test images, and what they consist of.
+
+    python recipes/evaluate_images.py --model runs/image_em \\
+        --prior runs/image_em_prior --data-dir data --json out/image_em.json
+
+The table has a row for each prior: uniform (every code costs the same), unigram (the
+frequencies of codes in the training set) and the trained one. Totals are valid bounds:
+the codes are those that would be sent. The paper's own accounting, which is none,
+stands below the table. For a VAE: the ELBO, and the importance-weighted bound; for an
+ImageTransformer its exact bits.
+"""
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+
+def evaluate_codes(options, model, data, images):
+    """Rows of the table: an `ImageBits` for each prior."""
+    from keras_vqem.evaluation import image_bits
+    from keras_vqem.evaluation.trained import load_model
+    from keras_vqem.models import GridTransformer
+
+    num_codes = model.bottleneck.num_codes
+    train = image_bits.encode(model, data.images("train")[: options.unigram_images])
+    priors = {
+        "uniform prior": image_bits.UniformPrior(num_codes),
+        "unigram prior": image_bits.UnigramPrior(train, num_codes),
+    }
+    rows, notes = {}, []
+    if options.prior:
+        predictor = load_model(options.prior, GridTransformer)
+        priors["predictor"] = image_bits.PredictorPrior(predictor)
+        samples = getattr(model.bottleneck, "num_samples", None) or 1
+        total, reconstruction, prior = image_bits.paper_accounting(
+            model, images, predictor, samples
+        )
+        notes.append(
+            f"the paper's accounting ({samples} draws, not a bound): {total:.3f} = "
+            f"{reconstruction:.3f} + {prior:.3f}"
+        )
+    for name, prior in priors.items():
+        rows[name] = image_bits.evaluate(model, images, prior, options.batch_size)
+    return rows, notes
+
+
+def evaluate(options, model, data, images):
+    from keras_vqem.evaluation import image_bits
+    from keras_vqem.models import ImageTransformer
+
+    if isinstance(model, ImageTransformer):
+        dataset = {"images": images}
+        model.compile()
+        bits = model.evaluate(dataset, batch_size=8, verbose=0, return_dict=True)[
+            "bits"
+        ]
+        nan = float("nan")
+        found = image_bits.ImageBits(bits, bits, 0.0, nan, nan, nan, len(images))
+        return {"exact": found}, []
+    if hasattr(model.bottleneck, "num_codes"):
+        return evaluate_codes(options, model, data, images)
+    number = options.importance_samples
+    return {
+        "ELBO": image_bits.gaussian_bound(model, images),
+        f"{number} importance samples": image_bits.gaussian_bound(
+            model, images, number
+        ),
+    }, []
+
+
+def cell(value):
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "" if value != value else f"{value:.3f}"
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    from keras_vqem.training import image_run
+
+    add, number = parser.add_argument, {"type": int, "metavar": "N"}
+    add("--model", required=True, metavar="RUN", help="folder of a run, or its model")
+    add("--prior", metavar="RUN", help="folder of a run of train_image_prior.py")
+    image_run.add_data_arguments(parser)
+    add("--split", default="test", help="which images: test")
+    add("--images", **number, help="only the first N of them: all")
+    add("--batch-size", default=100, **number, help="images at a time: 100")
+    add("--unigram-images", default=10_000, **number, help="to count codes in: 10000")
+    add("--importance-samples", default=20, **number, help="of a VAE's bound: 20")
+    add("--json", type=Path, metavar="FILE", help="write all numbers as JSON too")
+    options = parser.parse_args(arguments)
+
+    from keras_vqem.evaluation.trained import load_model
+    from keras_vqem.evaluation.translation_report import circumstances
+    from keras_vqem.files import write_json
+    from keras_vqem.models import ImageTransformer, ImageVQVAE
+
+    try:
+        model = load_model(options.model, ImageVQVAE, ImageTransformer)
+        data = image_run.load(options)
+        images = data.images(options.split)[: options.images]
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    rows, notes = evaluate(options, model, data, images)
+
+    fields = [field.name for field in dataclasses.fields(next(iter(rows.values())))]
+    print(f"{options.model}: {model.count_params():,} parameters\n")
+    print(f"| | {' | '.join(fields)} |")
+    print(f"| --- |{' ---: |' * len(fields)}")
+    for name, row in rows.items():
+        cells = " | ".join(cell(value) for value in dataclasses.astuple(row))
+        print(f"| {name} | {cells} |")
+    print("", *notes, sep="\n")
+    if options.json:
+        report = {
+            "settings": {k: str(v) for k, v in vars(options).items()},
+            "parameters": model.count_params(),
+            "rows": {
+                name: {k: v for k, v in dataclasses.asdict(row).items() if v == v}
+                for name, row in rows.items()
+            },
+            "notes": notes,
+            **circumstances(),
+        }
+        write_json(options.json, report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Trains an autoencoder of images through 8 x 8 x 10 codes, or a VAE.
+
+    python recipes/train_image_autoencoder.py --data-dir data --run runs/image_em
+
+Each row of docs/results/cifar10.md is one more option: --samples 0 for hard EM;
+--bottleneck vq for a codebook trained by gradient, gaussian for a VAE; --likelihood
+categorical for the paper's softmax over 256 values; --network paper for the paper's
+convolutions and one codebook for all ten codes of a cell.
+
+The run folder is that of train_transformer.py. Next comes the prior over the codes:
+
+    python recipes/train_image_prior.py --autoencoder runs/image_em ...
+"""
+
+import argparse
+
+CODES, SLOTS = 256, 10
+
+
+def make_bottleneck(arguments, pixels):
+    from keras_vqem import layers
+
+    shared = arguments.network == "paper"
+    groups = layers.SharedSlices(SLOTS) if shared else layers.Slices(SLOTS)
+    if arguments.bottleneck == "em":
+        return layers.VQEMBottleneck(
+            CODES,
+            num_samples=arguments.samples or None,
+            temperature=arguments.temperature,
+            groups=groups,
+            decay=arguments.decay,
+            commitment_weight=arguments.commitment,
+            revival=arguments.revival,
+            seed=arguments.seed,
+        )
+    if arguments.bottleneck == "vq":
+        return layers.VQBottleneck(
+            CODES, commitment_weight=arguments.commitment, groups=groups
+        )
+    # The loss is nats a dimension: a cell's share of the image's dimensions.
+    cells = pixels // 16
+    return layers.GaussianBottleneck(
+        arguments.latent, kl_weight=cells / (3 * pixels), seed=arguments.seed
+    )
+
+
+def make_model(arguments, data):
+    from keras_vqem import layers, models
+
+    images = data.images("train")
+    height, width = images.shape[1:3]
+    likelihood = (
+        layers.LogisticMixture(arguments.mixtures)
+        if arguments.likelihood == "mixture"
+        else layers.CategoricalPixels()
+    )
+    code_width = SLOTS * arguments.code_width
+    if arguments.network == "paper":
+        compressor = layers.ImageCompressor(code_width, arguments.channels)
+        decompressor = layers.ImageDecompressor(arguments.channels)
+    else:
+        compressor = layers.PatchCompressor(
+            code_width, channels=arguments.channels, blocks=arguments.blocks
+        )
+        decompressor = layers.PatchDecompressor(
+            channels=arguments.channels,
+            blocks=arguments.blocks,
+            pixel_channels=arguments.pixel_channels,
+            pixel_blocks=arguments.pixel_blocks,
+        )
+    model = models.ImageVQVAE(
+        compressor,
+        make_bottleneck(arguments, height * width),
+        decompressor,
+        likelihood,
+        image_size=(height, width),
+    )
+    if arguments.network == "patch" and arguments.bottleneck != "gaussian":
+        model.start_from_patches(images[:20_000], arguments.seed)
+    return model
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    from keras_vqem.training import image_run
+
+    image_run.add_arguments(parser, learning_rate=0.001)
+    network = parser.add_argument_group("network")
+    add = network.add_argument
+    add("--network", choices=["patch", "paper"], default="patch", help="(%(default)s)")
+    add(
+        "--likelihood",
+        choices=["mixture", "categorical"],
+        default="mixture",
+        help="of pixels (%(default)s)",
+    )
+    add("--mixtures", type=int, default=5, help="of logistics (%(default)s)")
+    add("--channels", type=int, default=128, help="on cells (%(default)s)")
+    add("--blocks", type=int, default=2, help="residual, on cells (%(default)s)")
+    add("--pixel-channels", type=int, default=32, help="on pixels (%(default)s)")
+    add("--pixel-blocks", type=int, default=2, help="on pixels (%(default)s)")
+
+    codes = parser.add_argument_group("codes")
+    add = codes.add_argument
+    add(
+        "--bottleneck",
+        choices=["em", "vq", "gaussian"],
+        default="em",
+        help="(%(default)s)",
+    )
+    add("--code-width", type=int, default=16, help="of a code's vector (%(default)s)")
+    add("--latent", type=int, default=64, help="of a VAE's cell (%(default)s)")
+    add("--samples", type=int, default=5, help="of soft EM; 0: hard EM (%(default)s)")
+    add("--temperature", type=float, default=0.02, help="of soft EM (%(default)s)")
+    add("--decay", type=float, default=0.99, help="of the codebook (%(default)s)")
+    add("--revival", type=float, default=0.01, help="of dead codes (%(default)s)")
+    add("--commitment", type=float, default=0.25, help="weight (%(default)s)")
+    arguments = parser.parse_args(arguments)
+
+    path = image_run.train_on_images(
+        arguments, lambda data: make_model(arguments, data)
+    )
+    print(f"saved {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Trains the prior over an autoencoder's codes: what makes them short to send.
+
+    python recipes/train_image_prior.py --autoencoder runs/image_em \\
+        --data-dir data --run runs/image_em_prior
+
+The codes of all training images, and of their mirror images, are computed once. Next:
+
+    python recipes/evaluate_images.py --model runs/image_em --prior runs/image_em_prior
+"""
+
+import argparse
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    from keras_vqem.training import image_run, run
+
+    image_run.add_arguments(parser, learning_rate=0.002, batch_size=32)
+    add = parser.add_argument
+    add("--autoencoder", required=True, metavar="RUN", help="whose codes to predict")
+    network = parser.add_argument_group("network")
+    add = network.add_argument
+    add("--width", type=int, default=128, help="of hidden states (%(default)s)")
+    add("--depth", type=int, default=6, help="Transformer blocks (%(default)s)")
+    add("--heads", type=int, default=4, help="(%(default)s)")
+    add("--filter-width", type=int, default=256, help="(%(default)s)")
+    add("--block", type=int, default=160, help="of local attention (%(default)s)")
+    add("--dropout", type=float, default=0.0, help="(%(default)s)")
+    arguments = parser.parse_args(arguments)
+
+    import numpy as np
+
+    from keras_vqem.evaluation import image_bits
+    from keras_vqem.evaluation.trained import load_model
+    from keras_vqem.images import ArrayBatches
+    from keras_vqem.models import GridTransformer
+
+    def make_task(replicas):
+        autoencoder = load_model(arguments.autoencoder)
+        data = image_run.load(arguments)
+        images = data.images("train")
+        print(f"codes of {2 * len(images):,} images", flush=True)
+        codes = np.concatenate(
+            [image_bits.encode(autoencoder, x) for x in (images, images[:, :, ::-1])]
+        )
+        symbols = image_bits.encode(autoencoder, data.images("val"))
+        val = image_run.validation_set({"symbols": symbols}, arguments.batch_size)
+
+        def make_model():
+            return GridTransformer(
+                codes.shape[1:],
+                autoencoder.bottleneck.num_codes,
+                width=arguments.width,
+                depth=arguments.depth,
+                heads=arguments.heads,
+                filter_width=arguments.filter_width,
+                block=arguments.block,
+                dropout=arguments.dropout,
+            )
+
+        return run.Task(
+            ArrayBatches({"symbols": codes}, arguments.batch_size, arguments.seed),
+            make_model,
+            lambda model: model.evaluate(val, verbose=0, return_dict=True),
+            validation=val,
+        )
+
+    print(f"saved {run.train(arguments, make_task)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Bits a dimension: by hand, as a bound, and against numerical integration."""
+
+import numpy as np
+import pytest
+
+from keras_vqem import layers
+from keras_vqem.evaluation import image_bits
+from keras_vqem.images import shapes
+from keras_vqem.models import GridTransformer, ImageVQVAE
+
+
+def make_model(bottleneck):
+    model = ImageVQVAE(
+        layers.PatchCompressor(code_width=8, channels=8, blocks=1),
+        bottleneck,
+        layers.PatchDecompressor(channels=8, blocks=1, pixel_channels=8),
+        layers.LogisticMixture(num_mixtures=2),
+        image_size=(8, 8),
+    )
+    model.compile()
+    model.fit({"images": shapes.images(64, size=8)[0]}, batch_size=32, verbose=0)
+    return model
+
+
+@pytest.fixture(scope="module")
+def images():
+    return shapes.images(30, size=8, split="test")[0]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_model(
+        layers.VQEMBottleneck(16, num_samples=5, groups=layers.Slices(2), seed=0)
+    )
+
+
+def test_a_uniform_prior_costs_what_codes_weigh(model, images):
+    found = image_bits.evaluate(model, images, image_bits.UniformPrior(16), 7)
+    # 2 x 2 cells of 2 codes of 4 bits, over 8 x 8 x 3 dimensions.
+    np.testing.assert_allclose(found.prior, 2 * 2 * 2 * 4 / 192, rtol=1e-6)
+    codes = model.encode(images)
+    log_p = model.log_prob(images, model.bottleneck.decode(codes))
+    bits = -np.mean(log_p) / np.log(2) / 192
+    np.testing.assert_allclose(found.reconstruction, bits, rtol=1e-5)
+    np.testing.assert_allclose(found.total, found.prior + bits, rtol=1e-5)
+    again = np.asarray(model.reconstruct(images)).astype(float)
+    error = np.square(images - again).mean((1, 2, 3))
+    np.testing.assert_allclose(
+        found.psnr, np.mean(10 * np.log10(255**2 / error)), rtol=1e-6
+    )
+    assert found.images == 30
+
+
+def test_the_papers_uniform_prior_is_1_667_bits():
+    codes = np.zeros((1, 8, 8, 10), int)
+    bits = image_bits.UniformPrior(256).nats(codes) / np.log(2) / (32 * 32 * 3)
+    np.testing.assert_allclose(bits, 5 / 3)
+
+
+def test_a_unigram_prior_is_the_frequencies_of_its_slot(rng):
+    train = rng.integers(4, size=(50, 2, 2, 3)) // [1, 2, 4]
+    prior = image_bits.UnigramPrior(train, 4)
+    for slot in range(3):
+        counts = np.bincount(train[..., slot].ravel(), minlength=4) + 1
+        np.testing.assert_allclose(np.exp(prior.log_p[slot]), counts / counts.sum())
+    codes = train[:5]
+    expected = -sum(
+        prior.log_p[s, codes[:, r, c, s]]
+        for r in range(2)
+        for c in range(2)
+        for s in range(3)
+    )
+    np.testing.assert_allclose(prior.nats(codes), expected)
+
+
+def test_a_predictor_is_charged_its_own_nats(model, images):
+    predictor = GridTransformer((2, 2, 2), 16, 8, 1, 2, 16, block=4)
+    codes = image_bits.encode(model, images, 13)
+    assert codes.dtype == np.uint8
+    np.testing.assert_array_equal(codes, model.encode(images))
+    found = image_bits.evaluate(model, images, image_bits.PredictorPrior(predictor))
+    inputs = {"symbols": codes}
+    nats = np.sum(predictor.nats(inputs, predictor(inputs)), axis=(1, 2, 3))
+    np.testing.assert_allclose(found.prior, nats.mean() / np.log(2) / 192, rtol=1e-5)
+
+
+def test_the_papers_accounting_of_certain_codes_is_the_bound(images):
+    """At a tiny temperature all draws are the nearest code."""
+    model = make_model(
+        layers.VQEMBottleneck(
+            16, num_samples=3, temperature=1e-9, groups=layers.Slices(2), seed=0
+        )
+    )
+    predictor = GridTransformer((2, 2, 2), 16, 8, 1, 2, 16, block=4)
+    bound = image_bits.evaluate(model, images, image_bits.PredictorPrior(predictor))
+    found = image_bits.paper_accounting(model, images, predictor, 3)
+    expected = bound.total, bound.reconstruction, bound.prior
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_importance_weights_tighten_the_bound_of_a_vae(images):
+    model = make_model(layers.GaussianBottleneck(2, kl_weight=1 / 48, seed=0))
+    elbo = image_bits.gaussian_bound(model, images)
+    np.testing.assert_allclose(elbo.total, elbo.reconstruction + elbo.prior)
+    kl = model.bottleneck(model.compressed(images))["kl"]
+    np.testing.assert_allclose(
+        elbo.prior, np.sum(kl, axis=(1, 2)).mean() / np.log(2) / 192, rtol=1e-4
+    )
+    few = image_bits.gaussian_bound(model, images, num_samples=4).total
+    many = image_bits.gaussian_bound(model, images, num_samples=64).total
+    assert many < few < elbo.total + 0.02
+
+
+def test_psnr_by_hand():
+    images = np.zeros((2, 1, 1, 3), np.uint8)
+    others = images.copy()
+    others[1] = 255
+    np.testing.assert_allclose(image_bits.psnr(images, others), [100.0, 0.0])

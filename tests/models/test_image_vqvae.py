@@ -1,0 +1,137 @@
+"""ImageVQVAE: codes in and out, the start from patches, and what it learns."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vqem import layers
+from keras_vqem.images import shapes
+from keras_vqem.models import ImageVQVAE, patch_start
+
+
+def make_model(bottleneck=None, likelihood=None, **kwargs):
+    return ImageVQVAE(
+        layers.PatchCompressor(code_width=24, channels=8, blocks=1),
+        bottleneck
+        or layers.VQEMBottleneck(32, num_samples=5, groups=layers.Slices(3), seed=0),
+        layers.PatchDecompressor(channels=8, blocks=1, pixel_channels=8),
+        likelihood or layers.LogisticMixture(num_mixtures=2),
+        image_size=(16, 16),
+        **kwargs,
+    )
+
+
+@pytest.fixture(scope="module")
+def images():
+    return shapes.images(256, size=16)[0]
+
+
+def test_codes_say_all_that_the_decoder_sees(images):
+    model = make_model()
+    model.compile()
+    model.fit({"images": images}, batch_size=64, verbose=0)
+    codes = model.encode(images[:4])
+    assert codes.shape == (4, 4, 4, 3)
+    outputs = model({"images": images[:4]})
+    np.testing.assert_array_equal(outputs["codes"], codes)
+    log_p = model.likelihood.log_prob(outputs["outputs"], images[:4], outputs["base"])
+    latents = model.bottleneck.decode(codes)
+    np.testing.assert_allclose(
+        model.log_prob(images[:4], latents), np.sum(log_p, axis=(1, 2)), rtol=1e-5
+    )
+    found = model.reconstruct(images[:4])
+    assert found.dtype == "uint8" and found.shape == (4, 16, 16, 3)
+    np.testing.assert_array_equal(found, model.decode(codes))
+
+
+def test_start_from_patches_beats_any_other_linear_code_at_hand(images):
+    """Against the mean colour of each patch, which takes as many numbers."""
+    model = make_model()
+    model.start_from_patches(images)
+    latents = model.bottleneck.decode(model.encode(images))
+    base = (np.asarray(model.decompressor(latents)[1]) + 1) * 127.5
+    error = np.square(base - images).mean()
+    means = images.reshape(-1, 4, 4, 4, 4, 3).mean(axis=(2, 4), keepdims=True)
+    flat = np.broadcast_to(means, (256, 4, 4, 4, 4, 3)).reshape(images.shape)
+    assert error < 0.7 * np.square(flat - images).mean()
+    # Vectors are the coordinates themselves: without the codes nothing but what lies
+    # outside the chosen components is lost.
+    whole = model.decompressor(model.compressed(images))[1]
+    whole = np.square((np.asarray(whole) + 1) * 127.5 - images).mean()
+    assert whole < 0.5 * error
+
+
+def test_start_from_patches_says_what_it_needs(images):
+    bottleneck = layers.VQEMBottleneck(32, groups=layers.SharedSlices(3))
+    with pytest.raises(ValueError, match=r"groups=Slices\(n\).*SharedSlices"):
+        make_model(bottleneck).start_from_patches(images)
+
+
+def test_deal_uses_up_the_bits_evenly():
+    variances = 2.0 ** np.arange(12, 0, -1)
+    groups = patch_start.deal(variances, num_groups=3, bits=8.0, size=10)
+    told = sorted(sum(groups, []))
+    # Water-filling by hand: with the n largest told at error D the bits add up to 24.
+    log2 = np.arange(12, 0, -1.0)
+    for n in range(12, 0, -1):
+        level = (log2[:n].sum() - 2 * 24) / n
+        if log2[n - 1] > level:
+            break
+    assert told == list(range(n))
+    loads = [sum((log2[i] - level) / 2 for i in group) for group in groups]
+    np.testing.assert_allclose(sum(loads), 24.0, rtol=1e-6)
+    assert max(loads) - min(loads) < 2.0
+    assert max(map(len, patch_start.deal(variances, 3, 8.0, size=2))) == 2
+
+
+def test_k_means_finds_clusters(rng):
+    centres = np.array([[0, 0], [10, 0], [0, 10]], "float32")
+    vectors = np.repeat(centres, 50, axis=0) + 0.1 * rng.normal(size=(150, 2))
+    best = min(
+        np.abs(
+            np.sort(patch_start.k_means(vectors, 3, rng)[0], 0) - np.sort(centres, 0)
+        ).max()
+        for _ in range(5)
+    )
+    assert best < 0.1
+
+
+@pytest.mark.parametrize(
+    "bottleneck",
+    [
+        layers.VQEMBottleneck(32, groups=layers.SharedSlices(3)),
+        layers.VQBottleneck(32, groups=layers.Slices(3)),
+        layers.GaussianBottleneck(6, kl_weight=1 / 48),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+@pytest.mark.parametrize("likelihood", ["CategoricalPixels", "LogisticMixture"])
+def test_it_learns_saves_and_loads(tmp_path, images, bottleneck, likelihood):
+    keras.utils.set_random_seed(0)
+    bottleneck = type(bottleneck).from_config(bottleneck.get_config())
+    model = make_model(bottleneck, getattr(layers, likelihood)())
+    model.compile(keras.optimizers.Adam(0.003))
+    history = model.fit({"images": images}, batch_size=32, epochs=4, verbose=0).history
+    assert history["reconstruction"][-1] < history["reconstruction"][0] - 0.1
+    assert {"commitment", "loss", "nonfinite"} <= set(history)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    expected = model({"images": images[:4]})
+    for name, found in again({"images": images[:4]}).items():
+        np.testing.assert_array_equal(found, expected[name])
+
+
+def test_the_papers_configuration_trains_a_step(images):
+    model = ImageVQVAE.paper(image_size=(16, 16))
+    model.compile()
+    history = model.fit({"images": images[:2]}, batch_size=2, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    assert model.encode(images[:1]).shape == (1, 4, 4, 10)
+    assert model.bottleneck.codebook.shape == (1, 256, 512)
+    # 5 x 5 x 512 x 512, three times; and ten codes of 512 numbers both ways.
+    assert 20e6 < model.count_params() < 40e6
+
+
+def test_an_image_must_divide_into_cells():
+    with pytest.raises(ValueError, match=r"multiples of 4, received shape \(1, 18"):
+        ImageVQVAE.paper(channels=4, image_size=(18, 16)).build()

@@ -1,0 +1,130 @@
+"""The image recipes one after the other, as a user runs them, on a folder of PNGs."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_vqem.images import shapes
+
+NETWORK = "--channels 8 --blocks 1 --pixel-channels 8 --pixel-blocks 1".split()
+CODES = "--code-width 4 --mixtures 2".split()
+BRIEF = "--epochs 2 --batch-size 8 --average 1".split()
+
+
+@pytest.fixture(scope="module")
+def run(recipe):
+    def run(name, *arguments):
+        recipe(name).main([str(argument) for argument in arguments])
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("images")
+    for split, count in {"train": 24, "val": 8, "test": 8}.items():
+        (folder / split).mkdir()
+        images, _ = shapes.images(count, size=16)
+        for number, image in enumerate(images):
+            png = tf.io.encode_png(image).numpy()
+            (folder / split / f"{number:03}.png").write_bytes(png)
+    return ["--data", "folder", "--data-dir", folder]
+
+
+@pytest.fixture(scope="module")
+def autoencoder(run, data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "autoencoder"
+    run("train_image_autoencoder", *data, "--run", path, *BRIEF, *NETWORK, *CODES)
+    return path
+
+
+@pytest.fixture(scope="module")
+def prior(run, data, autoencoder):
+    path = autoencoder.parent / "prior"
+    small = "--width 16 --depth 1 --heads 2 --filter-width 16 --block 20".split()
+    where = ["--autoencoder", autoencoder, "--run", path]
+    run("train_image_prior", *data, *where, *BRIEF, *small)
+    return path
+
+
+def test_runs_leave_metrics(autoencoder, prior):
+    lines = [json.loads(x) for x in (autoencoder / "metrics.jsonl").open()]
+    assert [line["epoch"] for line in lines] == [1, 2]
+    assert {"reconstruction", "val_reconstruction", "perplexity"} <= set(lines[1])
+    line = json.loads((prior / "metrics.jsonl").read_text().splitlines()[-1])
+    # The prior starts at 8 bits a code and does not get worse.
+    assert 0 < line["val_bits"] < 8.2
+
+
+def test_evaluation_is_a_bound_in_parts(
+    run, data, autoencoder, prior, tmp_path, capsys
+):
+    out = tmp_path / "bits.json"
+    models = ["--model", autoencoder, "--prior", prior]
+    run("evaluate_images", *data, *models, "--json", out, "--batch-size", 3)
+    rows = json.loads(out.read_text())["rows"]
+    assert list(rows) == ["uniform prior", "unigram prior", "predictor"]
+    # 4 x 4 cells of ten bytes for 16 x 16 x 3 numbers.
+    np.testing.assert_allclose(rows["uniform prior"]["prior"], 5 / 3, rtol=1e-6)
+    for row in rows.values():
+        np.testing.assert_allclose(row["total"], row["reconstruction"] + row["prior"])
+        assert row["images"] == 8
+    printed = capsys.readouterr().out
+    assert f"{rows['predictor']['total']:.3f}" in printed
+    assert "the paper's accounting (5 draws, not a bound)" in printed
+
+
+def test_pictures(run, data, autoencoder, prior, tmp_path):
+    models = ["--model", autoencoder, "--prior", prior, "--output", tmp_path / "new"]
+    run("sample_images", *data, *models, "--columns", 3, "--rows", 2)
+    found = {path.stem: path for path in (tmp_path / "new").iterdir()}
+    assert set(found) == {"reconstructions", "interpolations", "samples", "inpainting"}
+    picture = tf.io.decode_png(found["reconstructions"].read_bytes()).numpy()
+    # Two rows of originals, two of reconstructions; 48 pixels and a gap of 2 each.
+    assert picture.shape == (4 * 50 + 2, 3 * 50 + 2, 3)
+    first = shapes.images(1, size=16)[0][0].repeat(3, 0).repeat(3, 1)
+    np.testing.assert_array_equal(picture[2:50, 2:50], first)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--bottleneck", "gaussian", "--latent", "4"],
+        ["--bottleneck", "vq", "--network", "paper", "--likelihood", "categorical"],
+    ],
+    ids=["vae", "paper"],
+)
+def test_other_rows_are_one_more_option(run, data, tmp_path, options, capsys):
+    path = tmp_path / "run"
+    brief = ["--epochs", 1, "--batch-size", 8, "--average", 1]
+    run(
+        "train_image_autoencoder",
+        *data,
+        "--run",
+        path,
+        *brief,
+        *NETWORK,
+        *CODES,
+        *options,
+    )
+    run("evaluate_images", *data, "--model", path, "--importance-samples", 2)
+    row = "| ELBO |" if "gaussian" in options else "| unigram prior |"
+    assert row in capsys.readouterr().out
+
+
+def test_pixel_baseline(run, data, tmp_path, capsys):
+    path = tmp_path / "pixels"
+    small = "--width 8 --depth 1 --heads 2 --filter-width 16 --block 48".split()
+    brief = ["--epochs", 1, "--batch-size", 8, "--average", 1]
+    run("train_image_transformer", *data, "--run", path, *brief, *small)
+    run("evaluate_images", *data, "--model", path)
+    assert "| exact |" in capsys.readouterr().out
+
+
+def test_the_wrong_model_is_named(run, data, prior, capsys):
+    with pytest.raises(SystemExit):
+        run("evaluate_images", *data, "--model", prior)
+    found = capsys.readouterr().err
+    assert "holds a GridTransformer, and a ImageVQVAE or ImageTransformer" in found
