@@ -19,20 +19,12 @@ CODES, SLOTS = 256, 10
 
 def make_bottleneck(arguments, pixels):
     from keras_vqem import layers
+    from keras_vqem.training.em_arguments import em_bottleneck
 
     shared = arguments.network == "paper"
     groups = layers.SharedSlices(SLOTS) if shared else layers.Slices(SLOTS)
     if arguments.bottleneck == "em":
-        return layers.VQEMBottleneck(
-            CODES,
-            num_samples=arguments.samples or None,
-            temperature=arguments.temperature,
-            groups=groups,
-            decay=arguments.decay,
-            commitment_weight=arguments.commitment,
-            revival=arguments.revival,
-            seed=arguments.seed,
-        )
+        return em_bottleneck(arguments, CODES, groups)
     if arguments.bottleneck == "vq":
         return layers.VQBottleneck(
             CODES, commitment_weight=arguments.commitment, groups=groups
@@ -85,6 +77,7 @@ def main(arguments=None):
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     from keras_vqem.training import image_run
+    from keras_vqem.training.em_arguments import add_em_arguments
 
     image_run.add_arguments(parser, learning_rate=0.001)
     network = parser.add_argument_group("network")
@@ -112,11 +105,7 @@ def main(arguments=None):
     )
     add("--code-width", type=int, default=16, help="of a code's vector (%(default)s)")
     add("--latent", type=int, default=64, help="of a VAE's cell (%(default)s)")
-    add("--samples", type=int, default=5, help="of soft EM; 0: hard EM (%(default)s)")
-    add("--temperature", type=float, default=0.02, help="of soft EM (%(default)s)")
-    add("--decay", type=float, default=0.99, help="of the codebook (%(default)s)")
-    add("--revival", type=float, default=0.01, help="of dead codes (%(default)s)")
-    add("--commitment", type=float, default=0.25, help="weight (%(default)s)")
+    add_em_arguments(codes, samples=5, temperature=0.02, revival=0.01)
     arguments = parser.parse_args(arguments)
 
     path = image_run.train_on_images(

@@ -20,14 +20,9 @@ def main(arguments=None):
     image_run.add_arguments(parser, learning_rate=0.002, batch_size=32)
     add = parser.add_argument
     add("--autoencoder", required=True, metavar="RUN", help="whose codes to predict")
-    network = parser.add_argument_group("network")
-    add = network.add_argument
-    add("--width", type=int, default=128, help="of hidden states (%(default)s)")
-    add("--depth", type=int, default=6, help="Transformer blocks (%(default)s)")
-    add("--heads", type=int, default=4, help="(%(default)s)")
-    add("--filter-width", type=int, default=256, help="(%(default)s)")
-    add("--block", type=int, default=160, help="of local attention (%(default)s)")
-    add("--dropout", type=float, default=0.0, help="(%(default)s)")
+    image_run.add_grid_arguments(
+        parser, width=128, depth=6, filter_width=256, block=160
+    )
     arguments = parser.parse_args(arguments)
 
     import numpy as np
@@ -52,12 +47,7 @@ def main(arguments=None):
             return GridTransformer(
                 codes.shape[1:],
                 autoencoder.bottleneck.num_codes,
-                width=arguments.width,
-                depth=arguments.depth,
-                heads=arguments.heads,
-                filter_width=arguments.filter_width,
-                block=arguments.block,
-                dropout=arguments.dropout,
+                **image_run.grid_sizes(arguments),
             )
 
         return run.Task(

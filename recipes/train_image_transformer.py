@@ -15,14 +15,7 @@ def main(arguments=None):
     from keras_vqem.training import image_run
 
     image_run.add_arguments(parser, learning_rate=0.002, batch_size=8)
-    network = parser.add_argument_group("network")
-    add = network.add_argument
-    add("--width", type=int, default=96, help="of hidden states (%(default)s)")
-    add("--depth", type=int, default=4, help="Transformer blocks (%(default)s)")
-    add("--heads", type=int, default=4, help="(%(default)s)")
-    add("--filter-width", type=int, default=192, help="(%(default)s)")
-    add("--block", type=int, default=96, help="of local attention (%(default)s)")
-    add("--dropout", type=float, default=0.0, help="(%(default)s)")
+    image_run.add_grid_arguments(parser, width=96, depth=4, filter_width=192, block=96)
     arguments = parser.parse_args(arguments)
 
     from keras_vqem.models import ImageTransformer
@@ -32,12 +25,7 @@ def main(arguments=None):
         return ImageTransformer(
             height,
             width,
-            width=arguments.width,
-            depth=arguments.depth,
-            heads=arguments.heads,
-            filter_width=arguments.filter_width,
-            block=arguments.block,
-            dropout=arguments.dropout,
+            **image_run.grid_sizes(arguments),
         )
 
     print(f"saved {image_run.train_on_images(arguments, make_model)}")

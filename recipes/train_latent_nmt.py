@@ -16,17 +16,10 @@ import argparse
 
 def make_bottleneck(arguments):
     from keras_vqem import layers
+    from keras_vqem.training.em_arguments import em_bottleneck
 
     if arguments.bottleneck == "em":
-        return layers.VQEMBottleneck(
-            arguments.codes,
-            num_samples=arguments.samples or None,
-            temperature=arguments.temperature,
-            decay=arguments.decay,
-            commitment_weight=arguments.commitment,
-            revival=arguments.revival,
-            seed=arguments.seed,
-        )
+        return em_bottleneck(arguments, arguments.codes)
     if arguments.bottleneck == "vq":
         return layers.VQBottleneck(
             arguments.codes, commitment_weight=arguments.commitment
@@ -42,6 +35,7 @@ def main(arguments=None):
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     from keras_vqem.training import translation_run
+    from keras_vqem.training.em_arguments import add_em_arguments
 
     translation_run.add_arguments(parser)
     latent = parser.add_argument_group("codes")
@@ -54,11 +48,7 @@ def main(arguments=None):
         help="(%(default)s)",
     )
     add("--codes", type=int, default=512, help="size of the codebook (%(default)s)")
-    add("--samples", type=int, default=10, help="of soft EM; 0: hard EM (%(default)s)")
-    add("--temperature", type=float, default=5.0, help="of soft EM (%(default)s)")
-    add("--decay", type=float, default=0.99, help="of the codebook (%(default)s)")
-    add("--revival", type=float, default=0.05, help="of dead codes (%(default)s)")
-    add("--commitment", type=float, default=0.25, help="weight (%(default)s)")
+    add_em_arguments(latent, samples=10, temperature=5.0, revival=0.05)
     add("--halvings", type=int, default=3, help="n_c (%(default)s)")
     add("--predictor-layers", type=int, default=2, help="(%(default)s)")
     add("--attend-source", action="store_true", help="in the compressor")

@@ -6,10 +6,11 @@ from keras import ops
 
 from keras_vqem import decoding
 from keras_vqem.layers import LocalTransformer, ReplicaDropout, replicas
+from keras_vqem.models.own_loss import OwnLoss
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
-class GridTransformer(keras.Model):
+class GridTransformer(OwnLoss):
     """Predicts a grid of symbols one by one: the prior over an image's codes.
 
     A grid has `rows` x `columns` cells with `slots` symbols each, read row by row,
@@ -154,18 +155,6 @@ class GridTransformer(keras.Model):
         return logits + ops.cast(self.bias, self.compute_dtype)
 
     # Training.
-
-    def compile(self, optimizer="auto", **kwargs):
-        """As `keras.Model.compile`; the loss, nats a symbol, is the model's own."""
-        if optimizer == "auto":
-            optimizer = keras.optimizers.Adam(0.001, beta_2=0.98)
-        super().compile(optimizer=optimizer, **kwargs)
-        if not self.built:
-            self.build()
-        self.optimizer.build(self.trainable_variables)
-
-    def compile_from_config(self, config):
-        self.compile(**keras.saving.deserialize_keras_object(config))
 
     def nats(self, inputs, logits):
         """Cross entropy [B, rows, columns, slots] of the labels in `inputs`."""

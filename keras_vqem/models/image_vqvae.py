@@ -14,10 +14,11 @@ from keras_vqem.layers import (
 )
 from keras_vqem.layers.likelihoods.categorical_pixels import CategoricalPixels
 from keras_vqem.models import patch_start
+from keras_vqem.models.own_loss import OwnLoss
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
-class ImageVQVAE(keras.Model):
+class ImageVQVAE(OwnLoss):
     """Compresses images to codes and gives a distribution of the pixels for codes.
 
     Args:
@@ -131,18 +132,6 @@ class ImageVQVAE(keras.Model):
         return {"outputs": outputs, "base": base, **found}
 
     # Training.
-
-    def compile(self, optimizer="auto", **kwargs):
-        """As `keras.Model.compile`; the loss, nats a dimension, is the model's own."""
-        if optimizer == "auto":
-            optimizer = keras.optimizers.Adam(0.001)
-        super().compile(optimizer=optimizer, **kwargs)
-        if not self.built:
-            self.build()
-        self.optimizer.build(self.trainable_variables)
-
-    def compile_from_config(self, config):
-        self.compile(**keras.saving.deserialize_keras_object(config))
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True

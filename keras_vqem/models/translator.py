@@ -12,6 +12,7 @@ from keras_vqem.layers import (
     replicas,
 )
 from keras_vqem.layers.position_signal import position_signal
+from keras_vqem.models.own_loss import OwnLoss
 from keras_vqem.models.schedules import WarmupInverseSquareRoot
 
 PAD_ID, EOS_ID = 0, 1
@@ -42,7 +43,7 @@ class _Graphs:
         self.by_options = {}
 
 
-class Translator(keras.Model):
+class Translator(OwnLoss):
     """Base of the models that read `source_ids` and learn or write `target_ids`.
 
     A subclass has `call`, `_loss_terms(inputs, outputs)` for training, and
@@ -92,33 +93,18 @@ class Translator(keras.Model):
             **kwargs: Arguments of `keras.Model.compile`. There is no `loss`: the
                 model knows what it learns.
         """
-        if kwargs.get("loss") is not None:
-            raise ValueError(
-                f"{type(self).__name__} computes its own loss. Leave `loss` out; "
-                f"`label_smoothing` and `optimizer` can be chosen."
-            )
-        if optimizer == "auto":
-            optimizer = keras.optimizers.Adam(
-                WarmupInverseSquareRoot(peak=0.002, warmup_steps=1000),
-                beta_2=0.98,
-                epsilon=1e-9,
-            )
         self.label_smoothing = label_smoothing
         super().compile(optimizer=optimizer, **kwargs)
-        # Variables made in the first step would have it traced, and under XLA
-        # compiled, twice.
-        if not self.built:
-            self.build()
-        self.optimizer.build(self.trainable_variables)
+
+    def _default_optimizer(self):
+        rate = WarmupInverseSquareRoot(peak=0.002, warmup_steps=1000)
+        return keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9)
 
     def get_compile_config(self):
         config = super().get_compile_config()
         if config is not None:
             config["label_smoothing"] = self.label_smoothing
         return config
-
-    def compile_from_config(self, config):
-        self.compile(**keras.saving.deserialize_keras_object(config))
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True

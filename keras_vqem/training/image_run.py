@@ -62,3 +62,20 @@ def train_on_images(arguments, make_model):
         )
 
     return run.train(arguments, make_task)
+
+
+def add_grid_arguments(parser, width, depth, filter_width, block):
+    """Adds the sizes of a `GridTransformer`, with these defaults."""
+    add = parser.add_argument_group("network").add_argument
+    add("--width", type=int, default=width, help="of hidden states (%(default)s)")
+    add("--depth", type=int, default=depth, help="Transformer blocks (%(default)s)")
+    add("--heads", type=int, default=4, help="(%(default)s)")
+    add("--filter-width", type=int, default=filter_width, help="(%(default)s)")
+    add("--block", type=int, default=block, help="of local attention (%(default)s)")
+    add("--dropout", type=float, default=0.0, help="(%(default)s)")
+
+
+def grid_sizes(arguments):
+    """The arguments of `add_grid_arguments` as those of the model."""
+    names = ("width", "depth", "heads", "filter_width", "block", "dropout")
+    return {name: getattr(arguments, name) for name in names}

@@ -1,0 +1,38 @@
+"""OwnLoss: base of the models that know what they learn."""
+
+import keras
+
+
+class OwnLoss(keras.Model):
+    """Compiles without a loss, built and ready.
+
+    A subclass has `compute_loss`, a `build` that needs no shape, and may have another
+    default optimizer.
+    """
+
+    def _default_optimizer(self):
+        return keras.optimizers.Adam(0.001)
+
+    def compile(self, optimizer="auto", **kwargs):
+        """As `keras.Model.compile`, but the loss is the model's own.
+
+        Args:
+            optimizer: As in `keras.Model.compile`, or `"auto"` for one that fits.
+            **kwargs: Arguments of `keras.Model.compile`, other than `loss`.
+        """
+        if kwargs.get("loss") is not None:
+            raise ValueError(
+                f"{type(self).__name__} computes its own loss. Leave `loss` out; the "
+                f"optimizer can be chosen."
+            )
+        if optimizer == "auto":
+            optimizer = self._default_optimizer()
+        super().compile(optimizer=optimizer, **kwargs)
+        # Variables made in the first step would have it traced, and under XLA
+        # compiled, twice.
+        if not self.built:
+            self.build()
+        self.optimizer.build(self.trainable_variables)
+
+    def compile_from_config(self, config):
+        self.compile(**keras.saving.deserialize_keras_object(config))
