@@ -1,0 +1,251 @@
+"""Presets: a trained model as a folder of plain files that nothing can run from.
+
+config.json      class and arguments of the model, version, SHA-256 of each file
+weights.npz      arrays, float32 or float16
+tokenizer.model  of translators
+README.md        the model card
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import zipfile
+
+import keras
+import numpy as np
+
+from keras_vqem.files import write_json
+
+FORMAT = 1
+CONFIG, WEIGHTS, CARD = "config.json", "weights.npz", "README.md"
+TOKENIZER = "tokenizer.model"
+# Where presets that come with the package lie: in a checkout, and installed.
+PACKAGE = pathlib.Path(__file__).parents[1]
+SHIPPED = (PACKAGE.parent / "saved_models", PACKAGE / "saved_models")
+# Objects of Keras itself that a config may name. Ours are known by their package.
+KERAS_CLASSES = {
+    "DTypePolicy",
+    "Constant",
+    "GlorotUniform",
+    "RandomNormal",
+    "RandomUniform",
+    "VarianceScaling",
+    "Zeros",
+}
+
+
+class PresetError(ValueError):
+    """A preset that is damaged, foreign, or of another version."""
+
+
+class Presets:
+    """Mixin of the models that can be saved to a preset and loaded from one."""
+
+    def save_to_preset(self, folder, card="", half=False):
+        """Writes the model to a folder: config, weights, tokenizer, model card.
+
+        Args:
+            folder: A new folder, or one that holds a preset to replace. That one is
+                replaced as a whole, when all of the new one is written.
+            card: Text of the model card: data and their terms, command, metrics,
+                limits.
+            half: Whether weights are stored in half precision, in half the space.
+                They are float32 again when loaded, rounded to about three digits.
+        """
+        if not self.built:
+            self.build()
+        dtype = "float16" if half else "float32"
+        arrays = {}
+        for i, weight in enumerate(self.weights):
+            value = keras.ops.convert_to_numpy(weight)
+            if value.dtype == np.float32:
+                value = value.astype(dtype)
+                if half and not np.isfinite(value).all():
+                    raise ValueError(
+                        f"Weight {weight.path} holds numbers that half precision "
+                        f"cannot. Save with half=False."
+                    )
+            arrays[f"{i:04d}/{weight.path}"] = value
+        with _replacing_folder(folder) as new:
+            np.savez_compressed(new / WEIGHTS, **arrays)
+            names = [WEIGHTS]
+            if hasattr(self, "tokenizer"):
+                self.tokenizer.save_assets(new)
+                names.append(TOKENIZER)
+            (new / CARD).write_text(card, encoding="utf-8")
+            write_json(
+                new / CONFIG,
+                {
+                    "format": FORMAT,
+                    "model": keras.saving.serialize_keras_object(self),
+                    "files": {name: _sha256(new / name) for name in names},
+                },
+            )
+
+    @classmethod
+    def from_preset(cls, name):
+        """Loads a model from a preset.
+
+        Nothing of the preset is executed: it is JSON, arrays and a vocabulary.
+
+        Args:
+            name: Of a preset that comes with the package, or a preset's folder.
+
+        Returns:
+            The model, of this class or a subclass.
+
+        Raises:
+            FileNotFoundError: If there is no such preset.
+            PresetError: If a file of it is missing, damaged or foreign.
+        """
+        folder = preset_folder(name)
+        record = _read_config(folder)
+        for name, digest in record["files"].items():
+            _check_file(folder, name, digest)
+        model = keras.saving.deserialize_keras_object(record["model"], safe_mode=True)
+        if not isinstance(model, cls):
+            raise PresetError(
+                f"{folder} holds a {type(model).__name__}, not a {cls.__name__}. Load "
+                f"it with {type(model).__name__}.from_preset."
+            )
+        if hasattr(model, "tokenizer"):
+            model.tokenizer.load_assets(folder)
+        if not model.built:
+            model.build()
+        _load_weights(model, folder / WEIGHTS)
+        return model
+
+
+def preset_folder(name):
+    """The folder of a preset, by its name or its path."""
+    for folder in (pathlib.Path(name), *(place / name for place in SHIPPED)):
+        if (folder / CONFIG).is_file():
+            return folder
+    names = sorted(
+        p.parent.name for place in SHIPPED for p in place.glob(f"*/{CONFIG}")
+    )
+    raise FileNotFoundError(
+        f"There is no preset {str(name)!r}. The package has "
+        f"{', '.join(names) or 'none'}; or pass a folder that save_to_preset wrote."
+    )
+
+
+@contextlib.contextmanager
+def _replacing_folder(folder):
+    """A new folder to write to, which takes the place of `folder` when complete."""
+    folder = pathlib.Path(folder).absolute()
+    if folder.exists() and any(folder.iterdir()) and not (folder / CONFIG).is_file():
+        raise FileExistsError(
+            f"{folder} holds something that is no preset, which would be lost. Choose "
+            f"another folder."
+        )
+    new, old = (
+        folder.with_name(f".{folder.name}.{os.getpid()}.{part}")
+        for part in ("partial", "old")
+    )
+    new.mkdir(parents=True)
+    try:
+        yield new
+        # A folder cannot be renamed onto a full one.
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _read_config(folder):
+    path = folder / CONFIG
+    remedy = "Get the preset anew, or load another one."
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        found = record["format"]
+        if found != FORMAT:
+            raise PresetError(
+                f"{path} has format {found!r}, and this version of keras_vqem reads "
+                f"format {FORMAT}. Update keras_vqem, or save the preset anew."
+            )
+        files, model = dict(record["files"]), record["model"]
+    except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+        if isinstance(error, PresetError):
+            raise
+        raise PresetError(f"{path} is damaged ({error!r}). {remedy}") from error
+    if WEIGHTS not in files:
+        raise PresetError(f"{path} names no {WEIGHTS}. {remedy}")
+    _check_objects(model, path)
+    return {"files": files, "model": model}
+
+
+def _check_objects(value, path):
+    """Raises unless all objects that a config names are ours or harmless."""
+    if isinstance(value, dict):
+        if "class_name" in value:
+            registered = value.get("registered_name") or ""
+            ours = (
+                registered.startswith("keras_vqem>")
+                and keras.saving.get_registered_object(registered) is not None
+            )
+            module = str(value.get("module"))
+            known = value["class_name"] in KERAS_CLASSES and re.fullmatch(
+                r"keras(\.\w+)*", module
+            )
+            if not (ours or known):
+                raise PresetError(
+                    f"{path} names an object that presets cannot hold: "
+                    f"{module}.{value['class_name']} ({registered or 'not registered'})"
+                    f". It is foreign, or needs a newer keras_vqem."
+                )
+        for inner in value.values():
+            _check_objects(inner, path)
+    elif isinstance(value, list):
+        for inner in value:
+            _check_objects(inner, path)
+
+
+def _check_file(folder, name, digest):
+    if pathlib.PurePath(name).name != name:
+        raise PresetError(
+            f"{folder / CONFIG} names a file outside its folder: {name!r}. Do not use "
+            f"this preset."
+        )
+    path = folder / name
+    if not path.is_file():
+        raise PresetError(f"{path} is missing. Get the preset anew.")
+    if _sha256(path) != digest:
+        raise PresetError(
+            f"{path} is not the file that {CONFIG} was written with: its SHA-256 "
+            f"differs. Get the preset anew."
+        )
+
+
+def _load_weights(model, path):
+    remedy = "Get the preset anew."
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            keys = sorted(file.files)
+            values = [file[key] for key in keys]
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise PresetError(f"{path} is damaged ({error!r}). {remedy}") from error
+    weights = model.weights
+    if len(values) != len(weights):
+        raise PresetError(
+            f"{path} holds {len(values)} arrays, the model has {len(weights)} weights. "
+            f"{remedy}"
+        )
+    for key, value, weight in zip(keys, values, weights, strict=True):
+        if value.shape != tuple(weight.shape):
+            raise PresetError(
+                f"{path}: {key} has shape {value.shape}, the model's {weight.path} "
+                f"has {tuple(weight.shape)}. {remedy}"
+            )
+    for value, weight in zip(values, weights, strict=True):
+        weight.assign(value)

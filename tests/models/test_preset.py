@@ -1,0 +1,180 @@
+"""Presets: the same model again, and an error that says what is wrong if not."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vqem import layers, models
+from keras_vqem.models import preset
+from keras_vqem.models.preset import PresetError
+from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer
+
+SMALL = {"width": 8, "heads": 2, "filter_width": 16, "encoder_layers": 1}
+
+
+@pytest.fixture(scope="module")
+def translator():
+    keras.utils.set_random_seed(0)
+    corpus = ParallelCorpus.from_numbers(200)
+    lines = corpus.sources + corpus.targets
+    model = models.LatentNMT(
+        SentencePieceTokenizer.train(lines, vocabulary_size=350),
+        layers.VQEMBottleneck(8, num_samples=2),
+        decoder_layers=1,
+        predictor_layers=1,
+        **SMALL,
+    )
+    model.build()
+    return model
+
+
+@pytest.fixture
+def folder(translator, tmp_path):
+    translator.save_to_preset(tmp_path / "small", card="# A small one\n")
+    return tmp_path / "small"
+
+
+def test_a_translator_comes_back(translator, folder):
+    again = models.LatentNMT.from_preset(folder)
+    for mine, other in zip(again.weights, translator.weights, strict=True):
+        np.testing.assert_array_equal(mine, other)
+    texts = ["twenty-one", "five to three", ""]
+    assert again.translate(texts) == translator.translate(texts)
+    names = {"config.json", "weights.npz", "tokenizer.model", "README.md"}
+    assert {path.name for path in folder.iterdir()} == names
+    assert (folder / "README.md").read_text() == "# A small one\n"
+
+
+def test_half_precision_is_rounded_and_smaller(translator, tmp_path):
+    translator.save_to_preset(tmp_path / "half", half=True)
+    again = models.LatentNMT.from_preset(tmp_path / "half")
+    for mine, other in zip(again.weights, translator.weights, strict=True):
+        assert mine.dtype == other.dtype
+        np.testing.assert_allclose(mine, other, rtol=1e-3, atol=1e-6)
+    with np.load(tmp_path / "half" / "weights.npz") as file:
+        stored = {file[key].dtype.name for key in file.files}
+    assert stored == {"float16", "int32"}  # the number of steps is exact
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        models.GridTransformer((2, 2, 2), 4, 8, 1, 2, 16, block=4),
+        models.ImageTransformer(4, 4, width=8, depth=1, heads=2, filter_width=16),
+        models.ImageVQVAE(
+            layers.PatchCompressor(8, channels=8),
+            layers.VQEMBottleneck(4, groups=layers.Slices(2), initializer="zeros"),
+            layers.PatchDecompressor(channels=8, pixel_channels=8),
+            layers.LogisticMixture(2),
+            image_size=(8, 8),
+        ),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_image_models_come_back(model, tmp_path):
+    model.save_to_preset(tmp_path / "model")
+    again = type(model).from_preset(tmp_path / "model")
+    assert len(model.weights) == len(again.weights) > 0
+    for mine, other in zip(again.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_saving_again_replaces_all_or_nothing(translator, folder, monkeypatch):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def fail(*args, **kwargs):
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(preset, "write_json", fail)
+        with pytest.raises(OSError, match="disk full"):
+            translator.save_to_preset(folder, card="new")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    (folder / "extra").write_text("of the old one")
+    translator.save_to_preset(folder, card="new")
+    assert (folder / "README.md").read_text() == "new"
+    assert not (folder / "extra").exists()
+    assert [path.name for path in folder.parent.iterdir()] == ["small"]
+
+
+def test_what_is_no_preset_is_not_replaced(translator, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(FileExistsError, match="Choose another folder"):
+        translator.save_to_preset(tmp_path)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_shipped_presets_are_found_by_name(folder, monkeypatch, translator):
+    monkeypatch.setattr(preset, "SHIPPED", (folder.parent,))
+    again = models.LatentNMT.from_preset("small")
+    np.testing.assert_array_equal(again.weights[0], translator.weights[0])
+    with pytest.raises(FileNotFoundError, match="no preset 'large'.*has small"):
+        models.LatentNMT.from_preset("large")
+
+
+def test_another_class_is_named(folder):
+    with pytest.raises(PresetError, match="a LatentNMT, not a Transformer"):
+        models.Transformer.from_preset(folder)
+
+
+def edit(folder, change):
+    record = json.loads((folder / "config.json").read_text())
+    change(record)
+    (folder / "config.json").write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda f: (f / "tokenizer.model").unlink(), "tokenizer.model is missing"),
+        (
+            lambda f: (f / "weights.npz").write_bytes(b"x"),
+            "weights.npz is not the file.*SHA-256",
+        ),
+        (lambda f: (f / "config.json").write_text("{"), "config.json is damaged"),
+        (lambda f: edit(f, lambda r: r.pop("files")), "config.json is damaged"),
+        (lambda f: edit(f, lambda r: r.update(format=9)), "format 9.*Update"),
+        (
+            lambda f: edit(f, lambda r: r["files"].update({"../x": "0"})),
+            "file outside its folder: '../x'",
+        ),
+        (
+            lambda f: edit(f, lambda r: r["model"]["config"].update(width=16)),
+            r"shape .*, the model's .* has",
+        ),
+        (
+            lambda f: edit(f, lambda r: r["model"]["config"].update(decoder_layers=2)),
+            "the model has",
+        ),
+    ],
+)
+def test_damage_is_named(folder, harm, message):
+    harm(folder)
+    with pytest.raises(PresetError, match=message):
+        models.LatentNMT.from_preset(folder)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        {"module": "os", "class_name": "system", "config": {"command": "touch x"}},
+        {"module": "keras.layers", "class_name": "Lambda", "config": {}},
+        {"module": "builtins", "class_name": "function", "config": "eval"},
+        {"class_name": "Anything", "config": {}, "registered_name": "evil>Anything"},
+    ],
+)
+def test_foreign_objects_are_refused(folder, planted):
+    edit(folder, lambda r: r["model"]["config"].update(bottleneck=planted))
+    with pytest.raises(PresetError, match="an object that presets cannot hold"):
+        models.LatentNMT.from_preset(folder)
+
+
+def test_pickles_are_not_opened(folder):
+    arrays = {"0000/x": np.array([print], dtype=object)}
+    np.savez(folder / "weights.npz", **arrays)
+    digest = preset._sha256(folder / "weights.npz")
+    edit(folder, lambda r: r["files"].update({"weights.npz": digest}))
+    with pytest.raises(PresetError, match="weights.npz is damaged.*pickle"):
+        models.LatentNMT.from_preset(folder)
