@@ -1,9 +1,11 @@
 """What all trainers share: the arguments of a run, and the run itself."""
 
 import dataclasses
+import hashlib
 from collections.abc import Callable
 
 import keras
+import numpy as np
 
 from keras_vqem.models.schedules import WarmupExponentialDecay, WarmupInverseSquareRoot
 from keras_vqem.training.callbacks import MetricsLog, Progress
@@ -111,6 +113,11 @@ def train(arguments, make_task):
     run.start(vars(arguments), resume=arguments.resume, may_differ=MAY_DIFFER)
     task = make_task(strategy.num_replicas_in_sync)
     batches = task.batches
+    run.remember(
+        "data",
+        fingerprint(batches),
+        "Restore the data that it was started with, or begin a new run.",
+    )
     run.log("batches\n" + batches.summary())
     print(batches.summary())
     with strategy.scope():
@@ -146,6 +153,17 @@ def train(arguments, make_task):
     save_model(model, path)
     run.log(f"saved {path.name}")
     return path
+
+
+def fingerprint(batches):
+    """A hash of all that the first epoch holds."""
+    found = hashlib.sha256()
+    for batch in batches.epoch(0):
+        for name in sorted(batch):
+            array = np.ascontiguousarray(batch[name])
+            found.update(f"{name} {array.dtype} {array.shape}".encode())
+            found.update(array)
+    return found.hexdigest()
 
 
 def _optimizer(arguments, steps):

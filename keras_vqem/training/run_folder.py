@@ -62,7 +62,7 @@ class RunFolder:
             "arguments": json.loads(json.dumps(dict(arguments), default=str)),
             "versions": _versions(),
         }
-        notes = []
+        facts, notes = {}, []
         exists = self.config_path.exists()
         if exists:
             if not resume:
@@ -79,9 +79,10 @@ class RunFolder:
                 for part in config
                 for key in _differing(before[part], config[part])
             ]
+            facts = before.get("facts", {})
             self._keep_metrics(self.metrics())
         self.checkpoints.mkdir(parents=True, exist_ok=True)
-        write_json(self.config_path, config)
+        write_json(self.config_path, {**config, "facts": facts})
         self.log(f"{'resumed' if exists else 'started'}: {config['arguments']}")
         for note in notes:
             self.log(note)
@@ -100,8 +101,28 @@ class RunFolder:
                 + "\nResume with the arguments of the run, or choose another folder."
             )
 
+    def remember(self, name, value, remedy):
+        """Keep a fact about the run; when it is resumed, check that it still holds.
+
+        Args:
+            name: Of the fact.
+            value: What JSON can hold.
+            remedy: What to do where the run was started with another value.
+
+        Raises:
+            ValueError: If the run has another value.
+        """
+        config = self.config()
+        before = config["facts"].setdefault(name, value)
+        if before != value:
+            raise ValueError(
+                f"{self.path} was started with another {name} ({before}, now {value}). "
+                f"{remedy}"
+            )
+        write_json(self.config_path, config)
+
     def config(self):
-        """The content of `config.json`: dicts `arguments` and `versions`."""
+        """The content of `config.json`: dicts `arguments`, `versions` and `facts`."""
         return json.loads(self.config_path.read_text())
 
     def log(self, line):

@@ -1,6 +1,9 @@
 """The trainers from end to end, on a corpus and models as small as they come."""
 
 import json
+import shutil
+import subprocess
+import sys
 
 import keras
 import matplotlib.image
@@ -133,3 +136,28 @@ def test_numbers_demo_learns(recipe, tmp_path):
     results = json.loads(path.read_text())["results"]
     assert results["Transformer"]["exact_match"] > 0.5
     assert results["LatentNMT"]["exact_match"] > 0.2
+
+
+def test_other_data_do_not_continue_a_run(runs, tiny, recipe, tmp_path):
+    folder = tmp_path / "data"
+    shutil.copytree(tiny.data.folder, folder)
+    run = tmp_path / "run"
+    arguments = ["--data", str(folder), *SMALL, "--run", str(run), "--epochs", "1"]
+    recipe("train_transformer").main(arguments)
+    path = folder / "train.de"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:-1], lines[0]]))
+    with pytest.raises(ValueError, match="started with another data"):
+        recipe("train_transformer").main([*arguments, "--resume"])
+
+
+def test_a_run_on_two_replicas(tiny, recipe, tmp_path):
+    """In a process of its own: TensorFlow's collectives do not like two strategies."""
+    run, script = tmp_path / "run", recipe("train_transformer").__file__
+    arguments = ["--data", tiny.data.folder, *SMALL, "--run", run, "--epochs", "2"]
+    command = [sys.executable, script, *arguments, "--strategy", "mirrored:2"]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    found = metrics(run)
+    assert found[1]["loss"] < found[0]["loss"]
+    model = keras.saving.load_model(run / "model.keras", compile=False)
+    assert len(model.translate(["five", "ten past two"])) == 2

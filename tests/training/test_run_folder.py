@@ -32,6 +32,7 @@ def test_a_new_run_writes_down_what_it_is(run):
             "tensorflow": tf.__version__,
             "keras_vqem": keras_vqem.__version__,
         },
+        "facts": {},
     }
     assert run.config() == written
     assert run.checkpoints.is_dir()
@@ -126,3 +127,12 @@ def test_a_kill_leaves_the_file_as_it_was(tmp_path):
         assert (temporary.parent, temporary.suffix) == (path.parent, path.suffix)
         temporary.write_text("after")
     assert path.read_text() == "after"
+
+
+def test_a_fact_must_hold_when_a_run_goes_on(run):
+    run.remember("data", "abc", "Restore it.")
+    again = RunFolder(run.path)
+    again.start(run.config()["arguments"], resume=True)
+    again.remember("data", "abc", "Restore it.")
+    with pytest.raises(ValueError, match=r"another data \(abc, now xyz\). Restore it"):
+        again.remember("data", "xyz", "Restore it.")
