@@ -366,6 +366,19 @@ class LatentNMT(Translator):
         Returns:
             int32 [B, L]: each row ended by id 1 (unless cut), then padded with 0.
         """
+        options = (beams, length_penalty, min_codes, max_codes)
+        return self.translated(source_ids, *options)["target_ids"]
+
+    def translated(
+        self, source_ids, beams=1, length_penalty=0.6, min_codes=0, max_codes=None
+    ):
+        """As `translate_ids`, with what led there.
+
+        Returns:
+            A dict: `target_ids` [B, L] as from `translate_ids`, `scores` [B], the mean
+            log probability of the words, and `codes` [B, N], `num_codes` where there
+            are no more.
+        """
         memory, mask = self.encode_source(source_ids)
         if max_codes is None:
             tokens = 2 * ops.sum(ops.cast(mask, "int32"), axis=1) + 10
@@ -379,21 +392,47 @@ class LatentNMT(Translator):
             length_penalty=length_penalty,
             all_beams=beams > 1,
         )
-        if beams == 1:
-            return self._decode(codes, memory, mask)[0]
-        rows = ops.shape(source_ids)[0]
-        ids, logits = self._decode(
-            ops.reshape(codes, (rows * beams, ops.shape(codes)[2])),
-            ops.repeat(memory, beams, axis=0),
-            ops.repeat(mask, beams, axis=0),
-        )
+        rows, length = ops.shape(source_ids)[0], ops.shape(codes)[-1]
+        if beams > 1:
+            memory, mask = (ops.repeat(x, beams, axis=0) for x in (memory, mask))
+        flat = ops.reshape(codes, (rows * beams, length))
+        ids, logits = self._decode(flat, memory, mask)
         words = ops.cast(ids != PAD_ID, "float32")
         log_p = -cross_entropy(logits, ids)[1] * words
         number = ops.sum(words, axis=1)
         # A sequence of no codes has no words, and is the last choice.
-        score = ops.where(number > 0, ops.sum(log_p, axis=1) / number, -1e9)
-        best = tf.argmax(ops.reshape(score, (rows, beams)), axis=1)
-        return tf.gather(ops.reshape(ids, (rows, beams, -1)), best, batch_dims=1)
+        scores = ops.where(number > 0, ops.sum(log_p, axis=1) / number, -1e9)
+        found = {"target_ids": ids, "scores": scores, "codes": flat}
+        if beams == 1:
+            return found
+        best = tf.argmax(ops.reshape(scores, (rows, beams)), axis=1)
+        best = best + beams * tf.range(rows, dtype=best.dtype)
+        return {name: tf.gather(value, best) for name, value in found.items()}
+
+    def _endpoints(self, max_tokens, options):
+        sources, targets = (
+            tf.TensorSpec([None], tf.string, name=name)
+            for name in ("sources", "targets")
+        )
+        codes = tf.TensorSpec([None, None], tf.int32, name="codes")
+
+        def encode(sources, targets):
+            ids = (self._read(texts, max_tokens) for texts in (sources, targets))
+            return {"codes": self.encode_ids(*ids)}
+
+        def decode(sources, codes):
+            # What is no code ends a row, rather than failing all of them.
+            end = self.predictor.end_code
+            codes = ops.where((codes < 0) | (codes > end), end, codes)
+            codes = ops.pad(codes, [[0, 0], [0, 1]], constant_values=end)
+            ids = self.decode_ids(self._read(sources, max_tokens), codes)
+            return {"translations": self.tokenizer.decode(ids)}
+
+        return {
+            **super()._endpoints(max_tokens, options),
+            "encode": (encode, [sources, targets]),
+            "decode": (decode, [sources, codes]),
+        }
 
     def get_config(self):
         return {

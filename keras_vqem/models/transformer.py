@@ -5,7 +5,12 @@ from keras import ops
 
 from keras_vqem.layers import TransformerDecoder
 from keras_vqem.models import stepwise
-from keras_vqem.models.translator import EOS_ID, PAD_ID, Translator
+from keras_vqem.models.translator import (
+    EOS_ID,
+    PAD_ID,
+    Translator,
+    cross_entropy,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -84,7 +89,7 @@ class Transformer(Translator):
     def call(self, inputs, training=None):
         memory, memory_mask = self.encode_source(inputs["source_ids"], training)
         # Each position predicts its own id from those before; padding starts it off.
-        shifted = ops.pad(inputs["target_ids"][:, :-1], [[0, 0], [1, 0]])
+        shifted = ops.pad(inputs["target_ids"], [[0, 0], [1, 0]])[:, :-1]
         x = self._embed(shifted, training)
         x = self.decoder(x, memory, memory_mask=memory_mask, training=training)
         return self.embedding(x, reverse=True)
@@ -124,6 +129,19 @@ class Transformer(Translator):
             beams=beams,
             length_penalty=length_penalty,
         )
+
+    def translated(self, source_ids, **options):
+        """As `translate_ids`, with the mean log probability of the ids.
+
+        Returns:
+            A dict: `target_ids` [B, L] and `scores` [B].
+        """
+        ids = self.translate_ids(source_ids, **options)
+        logits = self({"source_ids": source_ids, "target_ids": ids})
+        words = ops.cast(ids != PAD_ID, "float32")
+        log_p = -cross_entropy(logits, ids)[1] * words
+        number = ops.maximum(ops.sum(words, axis=1), 1.0)
+        return {"target_ids": ids, "scores": ops.sum(log_p, axis=1) / number}
 
     def get_config(self):
         return {**super().get_config(), "decoder_layers": self.decoder_layers}

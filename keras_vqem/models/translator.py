@@ -205,8 +205,72 @@ class Translator(OwnLoss):
             for place, text in zip(
                 places, self.tokenizer.decode(graph(source_ids)).numpy(), strict=True
             ):
-                found[place] = text.decode("utf-8", errors="replace")
+                # What holds nothing but its end is not to be translated.
+                words = lengths[place] > 1
+                found[place] = text.decode("utf-8", errors="replace") if words else ""
         return found
+
+    # Export.
+
+    def export(self, filepath, max_tokens=256, **options):
+        """Writes a SavedModel that TensorFlow Serving loads as it is.
+
+        Its signatures, with any number of rows:
+
+        - `serving_default`: `texts`, strings [B], to `translations`, strings [B], and
+          what `translated` returns beside ids;
+        - `translate_ids`: `source_ids` [B, S] to what `translated` returns;
+        - of a `LatentNMT` also `encode`: `sources` and `targets`, strings, to `codes`,
+          and `decode`: `sources` and `codes` to `translations`.
+
+        The runtime needs the operations of tensorflow-text. A text without words gives
+        an empty translation; bytes that are not UTF-8 are read as U+FFFD.
+
+        Args:
+            filepath: The folder; TensorFlow Serving wants one named by a version,
+                such as `models/translator/1`.
+            max_tokens: Texts are cut after that many tokens.
+            **options: Of `translate_ids`, such as `beams`.
+        """
+        if max_tokens < 2:
+            raise ValueError(
+                f"`max_tokens` must be at least 2, a token and the end; received "
+                f"{max_tokens!r}."
+            )
+        if not self.built:
+            self.build()
+        archive = keras.export.ExportArchive()
+        archive.track(self)  # first: endpoints must find its weights
+        for name, endpoint in self._endpoints(max_tokens, options).items():
+            archive.add_endpoint(name, *endpoint)
+        archive.write_out(str(filepath), verbose=False)
+
+    def _endpoints(self, max_tokens, options):
+        """A dict from names to functions and their signatures; the first is default."""
+
+        def serve(texts):
+            source_ids = self._read(texts, max_tokens)
+            found = self.translated(source_ids, **options)
+            translations = self.tokenizer.decode(found.pop("target_ids"))
+            # Nothing but its end.
+            empty = ops.sum(ops.cast(source_ids != PAD_ID, "int32"), axis=1) <= 1
+            return {"translations": tf.where(empty, "", translations), **found}
+
+        def translate_ids(source_ids):
+            return self.translated(source_ids, **options)
+
+        texts = tf.TensorSpec([None], tf.string, name="texts")
+        source_ids = tf.TensorSpec([None, None], tf.int32, name="source_ids")
+        return {
+            "serve": (serve, [texts]),
+            "translate_ids": (translate_ids, [source_ids]),
+        }
+
+    def _read(self, texts, max_tokens):
+        """Ids [B, S] of strings [B], cut after `max_tokens`, the end kept."""
+        ids = self.tokenizer.encode(texts)[:, :max_tokens].to_tensor(PAD_ID)
+        last = ops.arange(ops.shape(ids)[1]) == max_tokens - 1
+        return ops.where(last & (ids != PAD_ID), EOS_ID, ids)
 
     def get_config(self):
         return {

@@ -1,0 +1,153 @@
+"""Exported translators: strings in and out, each row for itself, in a new process."""
+
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_vqem import layers, models
+from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer
+
+SIZES = {"width": 16, "heads": 2, "filter_width": 32, "encoder_layers": 1}
+TEXTS = ["twenty-one", "", "ten past two", "   ", "the third of May, nineteen ten"]
+
+
+@pytest.fixture(scope="module", params=["Transformer", "LatentNMT"])
+def model(request):
+    keras.utils.set_random_seed(0)
+    corpus = ParallelCorpus.from_numbers(300)
+    tokenizer = SentencePieceTokenizer.train(
+        corpus.sources + corpus.targets, vocabulary_size=380
+    )
+    if request.param == "Transformer":
+        model = models.Transformer(tokenizer, decoder_layers=1, **SIZES)
+    else:
+        bottleneck = layers.VQEMBottleneck(
+            8, initializer=keras.initializers.RandomNormal(seed=0)
+        )
+        model = models.LatentNMT(
+            tokenizer,
+            bottleneck,
+            halvings=2,
+            decoder_layers=1,
+            predictor_layers=1,
+            **SIZES,
+        )
+    model.build()
+    rng = np.random.default_rng(0)
+    for weight in model.trainable_weights:  # so that words differ
+        weight.assign(weight + 0.1 * rng.normal(size=weight.shape))
+    return model
+
+
+@pytest.fixture(scope="module")
+def folder(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("served") / "1"
+    model.export(path, max_tokens=20, beams=2)
+    return path
+
+
+@pytest.fixture(scope="module")
+def served(folder):
+    loaded = tf.saved_model.load(str(folder))
+    # Signatures live as long as what they were loaded with.
+    return {"loaded": loaded, **loaded.signatures}
+
+
+def serve(served, texts):
+    found = served["serving_default"](texts=tf.constant(texts, tf.string, [len(texts)]))
+    return {name: value.numpy() for name, value in found.items()}
+
+
+def test_strings_become_strings_as_in_python(model, served):
+    found = serve(served, TEXTS)
+    expected = model.translate(TEXTS, beams=2)
+    assert [text.decode() for text in found["translations"]] == expected
+    assert expected[1] == expected[3] == "" and len(set(expected)) > 2
+    assert found["scores"].shape == (5,) and (found["scores"] < 0).all()
+    assert ("codes" in found) == isinstance(model, models.LatentNMT)
+
+
+def test_scores_are_mean_log_probabilities(model, served):
+    ids = model.tokenizer.encode(TEXTS).to_tensor(0)
+    found = served["translate_ids"](source_ids=ids)
+    np.testing.assert_array_equal(
+        found["target_ids"], model.translate_ids(ids, beams=2)
+    )
+    if isinstance(model, models.LatentNMT):
+        # Written from the codes that come with it, all words at once.
+        memory, mask = model.encode_source(ids)
+        written, logits = model._decode(found["codes"], memory, mask)
+        np.testing.assert_array_equal(written, found["target_ids"])
+    else:
+        inputs = {"source_ids": ids, "target_ids": found["target_ids"]}
+        logits = model(inputs)
+    log_p = tf.nn.log_softmax(logits).numpy()
+    for row, words in enumerate(found["target_ids"].numpy()):
+        picked = [log_p[row, i, word] for i, word in enumerate(words) if word]
+        np.testing.assert_allclose(found["scores"][row], np.mean(picked), rtol=1e-4)
+
+
+def test_a_row_does_not_know_its_neighbours(served):
+    together = serve(served, TEXTS)["translations"].tolist()
+    alone = [serve(served, [text])["translations"][0] for text in TEXTS]
+    assert together == alone
+    assert serve(served, [])["translations"].shape == (0,)
+
+
+def test_hard_input_is_cut_or_read_as_replacement(model, served):
+    long = "one hundred and five " * 500
+    texts = [long, b"\xff\xfe five", "\0\n\t", "日本語" * 40, "ten past two"]
+    found = serve(served, texts)["translations"].tolist()
+    # The cut keeps 19 tokens and an end.
+    ids = model.tokenizer.encode([long])[:, :19].numpy()
+    ids = tf.concat([ids, [[1]]], axis=1)
+    expected = model.tokenizer.decode(model.translate_ids(ids, beams=2)).numpy()[0]
+    assert found[0] == expected
+    assert found[4].decode() == model.translate(["ten past two"], beams=2)[0]
+    for text in found:
+        text.decode("utf-8")
+
+
+def test_codes_lead_back_to_words(model, served):
+    if not isinstance(model, models.LatentNMT):
+        pytest.skip("A Transformer has no codes.")
+    sources, targets = ["five", "ten past two"], ["fünf", "zehn nach zwei"]
+    found = served["encode"](sources=tf.constant(sources), targets=tf.constant(targets))
+    ids = [model.tokenizer.encode(x).to_tensor(0) for x in (sources, targets)]
+    np.testing.assert_array_equal(found["codes"], model.encode_ids(*ids))
+    written = served["decode"](sources=tf.constant(sources), codes=found["codes"])
+    expected = model.tokenizer.decode(model.decode_ids(ids[0], found["codes"]))
+    assert written["translations"].numpy().tolist() == expected.numpy().tolist()
+    # Numbers that are no codes end their own row only.
+    wrong = np.array(found["codes"])
+    wrong[0, 0] = 10**6
+    again = served["decode"](sources=tf.constant(sources), codes=tf.constant(wrong))
+    assert again["translations"].numpy()[1] == expected.numpy()[1]
+    none = served["decode"](
+        sources=tf.constant(sources), codes=tf.zeros((2, 0), "int32")
+    )
+    assert none["translations"].shape == (2,)
+
+
+def test_a_new_process_needs_tensorflow_and_text_only(model, folder):
+    script = f"""
+import json, sys, tensorflow as tf, tensorflow_text
+served = tf.saved_model.load({str(folder)!r})
+found = served.signatures["serving_default"](texts=tf.constant({TEXTS!r}))
+print(json.dumps([t.decode() for t in found["translations"].numpy()]))
+assert not {{"keras_vqem", "sentencepiece"}} & set(sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, timeout=300
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == model.translate(TEXTS, beams=2)
+
+
+def test_max_tokens_leaves_room_for_a_word(model, tmp_path):
+    with pytest.raises(ValueError, match="at least 2, a token and the end; received 1"):
+        model.export(tmp_path / "x", max_tokens=1)
