@@ -27,7 +27,7 @@ MODULES = [
 ALLOWED = {
     "layers": {"layers"},
     "decoding": {"decoding", "layers"},
-    "models": {"models", "decoding", "layers"},
+    "models": {"models", "decoding", "layers", "files"},
     "text": {"text", "files"},
     "images": {"images"},
     "files.py": set(),

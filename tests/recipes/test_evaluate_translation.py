@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from keras_vqem.evaluation import codes, translation_scores, translators
+from keras_vqem.evaluation import codes, trained, translation_scores
 
 
 @pytest.fixture(scope="module")
@@ -15,8 +15,8 @@ def test_the_numbers_are_those_of_the_models(
     evaluate, tiny, tmp_path, capsys, monkeypatch
 ):
     # Loaded once for the recipe and for this test, and so traced once.
-    load = functools.cache(translators.load_translator)
-    monkeypatch.setattr(translators, "load_translator", load)
+    load = functools.cache(trained.load_translator)
+    monkeypatch.setattr(trained, "load_translator", load)
     file = tmp_path / "out" / "table.json"
     command = ["--model", tiny.teacher, "--model", tiny.latent]
     command += ["--data", tiny.data.folder, "--json", file, "--rounds", 2]
