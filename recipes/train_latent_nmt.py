@@ -38,6 +38,8 @@ def main(arguments=None):
     from keras_vqem.training.em_arguments import add_em_arguments
 
     translation_run.add_arguments(parser)
+    # Codes change their meaning from epoch to epoch: the mean of many is of no use.
+    parser.set_defaults(average=2)
     latent = parser.add_argument_group("codes")
     add = latent.add_argument
     add("--teacher", metavar="RUN", help="start from what this Transformer has learned")

@@ -20,8 +20,9 @@ from keras_vqem.training.run_folder import RunFolder
 from keras_vqem.training.strategies import strategy_scope
 
 # What may change when a run is resumed without making it another run. (Under XLA and
-# on other replicas dropout draws other noise.)
-MAY_DIFFER = ("resume", "run", "validate_every")
+# on other replicas dropout draws other noise.) A finished run that is resumed with
+# another number of checkpoints to average just saves its model anew.
+MAY_DIFFER = ("average", "resume", "run", "validate_every")
 
 
 def add_arguments(parser):

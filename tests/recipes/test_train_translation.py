@@ -138,6 +138,20 @@ def test_numbers_demo_learns(recipe, tmp_path):
     assert results["LatentNMT"]["exact_match"] > 0.2
 
 
+def test_a_finished_run_can_be_averaged_anew(runs, tiny, recipe, tmp_path):
+    run = shutil.copytree(runs / "teacher", tmp_path / "copy")
+    before = metrics(run)
+    arguments = ["--data", str(tiny.data.folder), *SMALL, "--epochs", "2"]
+    recipe("train_transformer").main(
+        [*arguments, "--run", str(run), "--resume", "--average", "1"]
+    )
+    assert metrics(run) == before
+    model = keras.saving.load_model(run / "model.keras", compile=False)
+    with np.load(list_checkpoints(run / "checkpoints")[-1]) as arrays:
+        (key,) = (k for k in arrays if k.startswith("weights/00000/"))
+        np.testing.assert_allclose(model.weights[0], arrays[key], atol=1e-6)
+
+
 def test_other_data_do_not_continue_a_run(runs, tiny, recipe, tmp_path):
     folder = tmp_path / "data"
     shutil.copytree(tiny.data.folder, folder)
