@@ -48,12 +48,16 @@ def evaluate(options, paths, corpus):
         for beams in options.beams:
             row = f"{name}, {'greedy' if beams == 1 else f'{beams} beams'}"
             print(f"translating: {row}", file=sys.stderr, flush=True)
-            choices = {"batch_size": options.batch_size, "beams": beams}
-            outputs[row], scores = report.quality(model, corpus, **choices)
+            choices = {"beams": beams}
+            if options.drop_repeats and hasattr(model, "encode_ids"):
+                choices["drop_repeats"] = True
+            outputs[row], scores = report.quality(
+                model, corpus, options.batch_size, **choices
+            )
             entry = {"name": row, "model": str(path), "class": type(model).__name__}
             entry["training_seconds"] = training_seconds(path)
-            entries.append({**entry, "beams": beams, **scores})
-            timed[row] = model, {"beams": beams}
+            entries.append({**entry, **choices, **scores})
+            timed[row] = model, choices
             if hasattr(model, "encode_ids"):
                 found = found or report.code_quality(model, corpus, options.batch_size)
                 entries[-1]["codes"] = found
@@ -79,6 +83,8 @@ def main(arguments=None):
     add("--split", default="test", help="what to translate: test")
     beams = {"type": int, "nargs": "+", "default": [1], "metavar": "N"}
     add("--beams", **beams, help="numbers of beams to try, 1 is greedy: 1")
+    repeats_help = "a LatentNMT leaves out words that follow themselves"
+    add("--drop-repeats", action="store_true", help=repeats_help)
     add("--json", type=Path, metavar="FILE", help="write all numbers as JSON too")
     add("--lines", **number, help="only the first N lines of the split: all")
     add("--rounds", default=50, **number, help="batches timed for each row: 50")

@@ -349,7 +349,13 @@ class LatentNMT(Translator):
         return ops.where(first, ids, PAD_ID), logits
 
     def translate_ids(
-        self, source_ids, beams=1, length_penalty=0.6, min_codes=0, max_codes=None
+        self,
+        source_ids,
+        beams=1,
+        length_penalty=0.6,
+        min_codes=0,
+        max_codes=None,
+        drop_repeats=False,
     ):
         """Translates ids: codes one by one, then all words at once.
 
@@ -362,15 +368,24 @@ class LatentNMT(Translator):
             length_penalty: As in `keras_vqem.decoding.beam_search`, over codes.
             min_codes, max_codes: Numbers of codes, the end not counted. By default at
                 most enough for twice the length of the source and 10 tokens more.
+            drop_repeats: Whether an id that follows itself is left out. Words written
+                at once are sometimes written twice; but so is, rightly, the 1 of 11,
+                where a vocabulary spells numbers.
 
         Returns:
             int32 [B, L]: each row ended by id 1 (unless cut), then padded with 0.
         """
-        options = (beams, length_penalty, min_codes, max_codes)
+        options = (beams, length_penalty, min_codes, max_codes, drop_repeats)
         return self.translated(source_ids, *options)["target_ids"]
 
     def translated(
-        self, source_ids, beams=1, length_penalty=0.6, min_codes=0, max_codes=None
+        self,
+        source_ids,
+        beams=1,
+        length_penalty=0.6,
+        min_codes=0,
+        max_codes=None,
+        drop_repeats=False,
     ):
         """As `translate_ids`, with what led there.
 
@@ -402,6 +417,8 @@ class LatentNMT(Translator):
         number = ops.sum(words, axis=1)
         # A sequence of no codes has no words, and is the last choice.
         scores = ops.where(number > 0, ops.sum(log_p, axis=1) / number, -1e9)
+        if drop_repeats:
+            ids = _without_repeats(ids)
         found = {"target_ids": ids, "scores": scores, "codes": flat}
         if beams == 1:
             return found
@@ -445,3 +462,11 @@ class LatentNMT(Translator):
             "warmup_steps": self.warmup_steps,
             "predicted_share": self.predicted_share,
         }
+
+
+def _without_repeats(ids):
+    """Ids [B, L] without those that follow themselves, padding moved to the end."""
+    before = ops.pad(ids, [[0, 0], [1, 0]])[:, :-1]
+    gone = (ids == before) | (ids == PAD_ID)
+    order = tf.argsort(tf.cast(gone, tf.int32), axis=1, stable=True)
+    return tf.gather(ops.where(gone, PAD_ID, ids), order, batch_dims=1)

@@ -1,5 +1,7 @@
 """LatentNMT: its losses are the equations', padding is nothing, codes do the work."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -246,6 +248,18 @@ def test_saved_model_is_the_same_in_a_new_object(trained, rng, tmp_path):
         trained.translate_ids(inputs["source_ids"], beams=2),
         again.translate_ids(inputs["source_ids"], beams=2),
     )
+
+
+def test_repeats_are_dropped_and_nothing_else(trained, rng):
+    source_ids = small.sentences(rng, 6, 7)
+    whole = trained.translate_ids(source_ids, min_codes=3).numpy()
+    found = trained.translate_ids(source_ids, min_codes=3, drop_repeats=True).numpy()
+    repeats = 0
+    for row, other in zip(whole, found, strict=True):
+        expected = [i for i, _ in itertools.groupby(row.tolist()) if i]
+        repeats += np.count_nonzero(row) - len(expected)
+        assert other.tolist() == expected + [0] * (len(other) - len(expected))
+    assert repeats > 0
 
 
 def test_translation_can_be_exported_even_after_use(trained, rng, tmp_path):
