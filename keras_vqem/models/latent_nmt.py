@@ -11,13 +11,10 @@ from keras_vqem.layers import (
     replicas,
 )
 from keras_vqem.layers.position_signal import position_signal
+from keras_vqem.models import translation_endpoints as endpoints
 from keras_vqem.models.latent_predictor import LatentPredictor
-from keras_vqem.models.translator import (
-    EOS_ID,
-    PAD_ID,
-    Translator,
-    cross_entropy,
-)
+from keras_vqem.models.translation_endpoints import EOS_ID, PAD_ID
+from keras_vqem.models.translator import Translator, cross_entropy
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -348,7 +345,7 @@ class LatentNMT(Translator):
         first = first & ops.repeat(there, 2**self.halvings, axis=1)
         return ops.where(first, ids, PAD_ID), logits
 
-    def translate_ids(
+    def translated(
         self,
         source_ids,
         beams=1,
@@ -373,26 +370,9 @@ class LatentNMT(Translator):
                 where a vocabulary spells numbers.
 
         Returns:
-            int32 [B, L]: each row ended by id 1 (unless cut), then padded with 0.
-        """
-        options = (beams, length_penalty, min_codes, max_codes, drop_repeats)
-        return self.translated(source_ids, *options)["target_ids"]
-
-    def translated(
-        self,
-        source_ids,
-        beams=1,
-        length_penalty=0.6,
-        min_codes=0,
-        max_codes=None,
-        drop_repeats=False,
-    ):
-        """As `translate_ids`, with what led there.
-
-        Returns:
-            A dict: `target_ids` [B, L] as from `translate_ids`, `scores` [B], the mean
-            log probability of the words, and `codes` [B, N], `num_codes` where there
-            are no more.
+            A dict: `target_ids` int32 [B, L], each row ended by id 1 (unless cut), then
+            padded with 0; `scores` [B], the mean log probability of the words; and
+            `codes` [B, N], `num_codes` where there are no more.
         """
         memory, mask = self.encode_source(source_ids)
         if max_codes is None:
@@ -427,28 +407,9 @@ class LatentNMT(Translator):
         return {name: tf.gather(value, best) for name, value in found.items()}
 
     def _endpoints(self, max_tokens, options):
-        sources, targets = (
-            tf.TensorSpec([None], tf.string, name=name)
-            for name in ("sources", "targets")
-        )
-        codes = tf.TensorSpec([None, None], tf.int32, name="codes")
-
-        def encode(sources, targets):
-            ids = (self._read(texts, max_tokens) for texts in (sources, targets))
-            return {"codes": self.encode_ids(*ids)}
-
-        def decode(sources, codes):
-            # What is no code ends a row, rather than failing all of them.
-            end = self.predictor.end_code
-            codes = ops.where((codes < 0) | (codes > end), end, codes)
-            codes = ops.pad(codes, [[0, 0], [0, 1]], constant_values=end)
-            ids = self.decode_ids(self._read(sources, max_tokens), codes)
-            return {"translations": self.tokenizer.decode(ids)}
-
         return {
             **super()._endpoints(max_tokens, options),
-            "encode": (encode, [sources, targets]),
-            "decode": (decode, [sources, codes]),
+            **endpoints.of_codes(self, max_tokens),
         }
 
     def get_config(self):

@@ -5,12 +5,8 @@ from keras import ops
 
 from keras_vqem.layers import TransformerDecoder
 from keras_vqem.models import stepwise
-from keras_vqem.models.translator import (
-    EOS_ID,
-    PAD_ID,
-    Translator,
-    cross_entropy,
-)
+from keras_vqem.models.translation_endpoints import EOS_ID, PAD_ID
+from keras_vqem.models.translator import Translator, cross_entropy
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -87,9 +83,12 @@ class Transformer(Translator):
         self.built = True
 
     def call(self, inputs, training=None):
-        memory, memory_mask = self.encode_source(inputs["source_ids"], training)
+        memory, mask = self.encode_source(inputs["source_ids"], training)
+        return self._logits(inputs["target_ids"], memory, mask, training)
+
+    def _logits(self, target_ids, memory, memory_mask, training=None):
         # Each position predicts its own id from those before; padding starts it off.
-        shifted = ops.pad(inputs["target_ids"], [[0, 0], [1, 0]])[:, :-1]
+        shifted = ops.pad(target_ids, [[0, 0], [1, 0]])[:, :-1]
         x = self._embed(shifted, training)
         x = self.decoder(x, memory, memory_mask=memory_mask, training=training)
         return self.embedding(x, reverse=True)
@@ -97,7 +96,7 @@ class Transformer(Translator):
     def _loss_terms(self, inputs, outputs):
         yield self._token_loss(outputs, inputs["target_ids"])
 
-    def translate_ids(
+    def translated(
         self, source_ids, beams=1, length_penalty=0.6, min_length=0, max_length=None
     ):
         """Translates ids, greedily or by beam search, with cached keys and values.
@@ -111,12 +110,13 @@ class Transformer(Translator):
                 default at most twice the length of the source and 10 more.
 
         Returns:
-            int32 [B, L]: each row ended by id 1 (unless cut), then padded with 0.
+            A dict: `target_ids` int32 [B, L], each row ended by id 1 (unless cut), then
+            padded with 0; and `scores` [B], the mean log probability of the ids.
         """
         memory, mask = self.encode_source(source_ids)
         if max_length is None:
             max_length = 2 * ops.sum(ops.cast(mask, "int32"), axis=1) + 10
-        return stepwise.write(
+        ids = stepwise.write(
             self.embedding,
             self.decoder,
             memory,
@@ -129,15 +129,8 @@ class Transformer(Translator):
             beams=beams,
             length_penalty=length_penalty,
         )
-
-    def translated(self, source_ids, **options):
-        """As `translate_ids`, with the mean log probability of the ids.
-
-        Returns:
-            A dict: `target_ids` [B, L] and `scores` [B].
-        """
-        ids = self.translate_ids(source_ids, **options)
-        logits = self({"source_ids": source_ids, "target_ids": ids})
+        # Where only the ids are asked for, the graph leaves this out.
+        logits = self._logits(ids, memory, mask)
         words = ops.cast(ids != PAD_ID, "float32")
         log_p = -cross_entropy(logits, ids)[1] * words
         number = ops.maximum(ops.sum(words, axis=1), 1.0)

@@ -12,10 +12,11 @@ from keras_vqem.layers import (
     replicas,
 )
 from keras_vqem.layers.position_signal import position_signal
+from keras_vqem.models import translation_endpoints as endpoints
 from keras_vqem.models.own_loss import OwnLoss
 from keras_vqem.models.schedules import WarmupInverseSquareRoot
+from keras_vqem.models.translation_endpoints import PAD_ID
 
-PAD_ID, EOS_ID = 0, 1
 # Sentences with more ids than this are translated in smaller batches.
 LONG = 128
 
@@ -47,7 +48,7 @@ class Translator(OwnLoss):
     """Base of the models that read `source_ids` and learn or write `target_ids`.
 
     A subclass has `call`, `_loss_terms(inputs, outputs)` for training, and
-    `translate_ids(source_ids, **options)`, which must work inside a graph.
+    `translated(source_ids, **options)`, which must work inside a graph.
     """
 
     def __init__(
@@ -142,11 +143,15 @@ class Translator(OwnLoss):
 
     # Translation.
 
+    def translate_ids(self, source_ids, **options):
+        """The `target_ids` [B, L] of `translated`, whose options it takes."""
+        return self.translated(source_ids, **options)["target_ids"]
+
     def translation_graph(self, **options):
         """`translate_ids` with these options as a graph, traced once.
 
         Args:
-            **options: Of `translate_ids`.
+            **options: Of `translated`.
 
         Returns:
             A `tf.function` from `source_ids` [B, S], of any B and S, to ids [B, L].
@@ -177,7 +182,7 @@ class Translator(OwnLoss):
             texts: A list of strings, in any order and of any lengths: they are sorted
                 by length inside, and come back in the order given.
             batch_size: How many are translated at a time; of very long ones fewer.
-            **options: Of `translate_ids`.
+            **options: Of `translated`.
 
         Returns:
             A list of strings.
@@ -230,7 +235,7 @@ class Translator(OwnLoss):
             filepath: The folder; TensorFlow Serving wants one named by a version,
                 such as `models/translator/1`.
             max_tokens: Texts are cut after that many tokens.
-            **options: Of `translate_ids`, such as `beams`.
+            **options: Of `translated`, such as `beams`.
         """
         if max_tokens < 2:
             raise ValueError(
@@ -247,30 +252,7 @@ class Translator(OwnLoss):
 
     def _endpoints(self, max_tokens, options):
         """A dict from names to functions and their signatures; the first is default."""
-
-        def serve(texts):
-            source_ids = self._read(texts, max_tokens)
-            found = self.translated(source_ids, **options)
-            translations = self.tokenizer.decode(found.pop("target_ids"))
-            # Nothing but its end.
-            empty = ops.sum(ops.cast(source_ids != PAD_ID, "int32"), axis=1) <= 1
-            return {"translations": tf.where(empty, "", translations), **found}
-
-        def translate_ids(source_ids):
-            return self.translated(source_ids, **options)
-
-        texts = tf.TensorSpec([None], tf.string, name="texts")
-        source_ids = tf.TensorSpec([None, None], tf.int32, name="source_ids")
-        return {
-            "serve": (serve, [texts]),
-            "translate_ids": (translate_ids, [source_ids]),
-        }
-
-    def _read(self, texts, max_tokens):
-        """Ids [B, S] of strings [B], cut after `max_tokens`, the end kept."""
-        ids = self.tokenizer.encode(texts)[:, :max_tokens].to_tensor(PAD_ID)
-        last = ops.arange(ops.shape(ids)[1]) == max_tokens - 1
-        return ops.where(last & (ids != PAD_ID), EOS_ID, ids)
+        return endpoints.of_translator(self, max_tokens, options)
 
     def get_config(self):
         return {
