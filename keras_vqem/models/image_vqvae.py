@@ -13,7 +13,7 @@ from keras_vqem.layers import (
     replicas,
 )
 from keras_vqem.layers.likelihoods.categorical_pixels import CategoricalPixels
-from keras_vqem.models import patch_start
+from keras_vqem.models import image_endpoints, patch_start
 from keras_vqem.models.own_loss import OwnLoss
 
 
@@ -31,6 +31,8 @@ class ImageVQVAE(OwnLoss):
             `PatchDecompressor`.
         likelihood: `keras_vqem.layers.CategoricalPixels` or `LogisticMixture`.
         image_size: `(height, width)`.
+        prior: A `GridTransformer` over the codes, for `sample`. It is trained after
+            the rest and joins it by `with_prior`; `fit` leaves it as it is.
         **kwargs: Arguments of `keras.Model`.
 
     Call arguments:
@@ -70,6 +72,7 @@ class ImageVQVAE(OwnLoss):
         decompressor,
         likelihood,
         image_size=(32, 32),
+        prior=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -78,6 +81,11 @@ class ImageVQVAE(OwnLoss):
         self.decompressor = decompressor
         self.likelihood = likelihood
         self.image_size = tuple(image_size)
+        self.prior = prior
+        if prior is not None:
+            if not prior.built:
+                prior.build()
+            prior.trainable = False
         # Random, though small: mixtures that start alike would stay alike.
         self.head = keras.layers.Dense(
             likelihood.parameters,
@@ -104,6 +112,30 @@ class ImageVQVAE(OwnLoss):
             CategoricalPixels(),
             **kwargs,
         )
+
+    def with_prior(self, prior):
+        """The same model, its layers and weights shared, with a prior over its codes.
+
+        Args:
+            prior: A trained `GridTransformer`.
+        """
+        if not self.built:
+            self.build()
+        rows, columns, slots = prior.grid
+        shape = tuple(self.encode(ops.zeros((1, *self.image_size, 3), "uint8")).shape)
+        wanted = (*shape[1:], self.bottleneck.num_codes)
+        if wanted != (rows, columns, slots, prior.num_symbols):
+            raise ValueError(
+                f"The prior is one of {rows} x {columns} x {slots} symbols out of "
+                f"{prior.num_symbols}, and this model's images have "
+                f"{' x '.join(map(str, wanted[:-1]))} codes out of {wanted[-1]}. Train "
+                f"a prior on the codes of this model."
+            )
+        parts = (self.compressor, self.bottleneck, self.decompressor, self.likelihood)
+        model = ImageVQVAE(*parts, self.image_size, prior)
+        model.build()
+        model.head.set_weights(self.head.get_weights())
+        return model
 
     def build(self, input_shape=None):
         # Each part is built for what the one before it gives.
@@ -206,10 +238,59 @@ class ImageVQVAE(OwnLoss):
         """What is left of images after they went through their codes."""
         return self.decode(self.encode(images))
 
+    def sample(self, count, seed, temperature=1.0):
+        """Draws images, uint8 [count, H, W, 3]: codes from the prior, decoded.
+
+        Args:
+            count: How many.
+            seed: Two integers, or int32 [2].
+            temperature: Below 1 for more probable codes.
+        """
+        if self.prior is None:
+            raise ValueError(
+                "This model has no prior to draw codes from. Train one with "
+                "recipes/train_image_prior.py and use `model.with_prior(prior)`."
+            )
+        return self.decode(self.prior.sample(count, seed, temperature))
+
     def log_prob(self, images, latents):
         """Log probability [B] of images, nats, given what the decompressor sees."""
         outputs, base = self._decompress(latents)
         return ops.sum(self.likelihood.log_prob(outputs, images, base), axis=(1, 2))
+
+    # Export.
+
+    def export(self, filepath, max_samples=64):
+        """Writes a SavedModel that TensorFlow Serving loads as it is.
+
+        Its signatures, with any number of images:
+
+        - `reconstruct`, also `serving_default`: `images`, uint8 [B, H, W, 3], to
+          `images`;
+        - `encode`: `images` to `codes`, int32 [B, rows, columns, groups];
+        - `decode`: `codes` to `images`;
+        - with a prior `sample`: `seed`, int32 [2], and `count`, an int32, to `images`
+          and their `codes`.
+
+        A code that is none is read as the nearest one that is.
+
+        Args:
+            filepath: The folder; TensorFlow Serving wants one named by a version,
+                such as `models/images/1`.
+            max_samples: More than that are not drawn at once: `count` is cut.
+        """
+        if not hasattr(self.bottleneck, "num_codes"):
+            raise ValueError(
+                f"Only a model with codes can be exported, this one has a "
+                f"{type(self.bottleneck).__name__}."
+            )
+        if not self.built:
+            self.build()
+        archive = keras.export.ExportArchive()
+        archive.track(self)  # first: endpoints must find its weights
+        for name, endpoint in image_endpoints.of_images(self, max_samples).items():
+            archive.add_endpoint(name, *endpoint)
+        archive.write_out(str(filepath), verbose=False)
 
     def get_config(self):
         def pack(part):
@@ -222,12 +303,15 @@ class ImageVQVAE(OwnLoss):
             "decompressor": pack(self.decompressor),
             "likelihood": pack(self.likelihood),
             "image_size": self.image_size,
+            "prior": None if self.prior is None else pack(self.prior),
         }
 
     @classmethod
     def from_config(cls, config):
-        parts = ("compressor", "bottleneck", "decompressor", "likelihood")
+        parts = ("compressor", "bottleneck", "decompressor", "likelihood", "prior")
         unpacked = {
-            name: keras.saving.deserialize_keras_object(config[name]) for name in parts
+            name: keras.saving.deserialize_keras_object(config[name])
+            for name in parts
+            if config.get(name) is not None
         }
         return cls(**{**config, **unpacked})

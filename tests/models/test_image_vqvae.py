@@ -3,10 +3,11 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_vqem import layers
 from keras_vqem.images import shapes
-from keras_vqem.models import ImageVQVAE, patch_start
+from keras_vqem.models import GridTransformer, ImageVQVAE, patch_start
 
 
 def make_model(bottleneck=None, likelihood=None, **kwargs):
@@ -135,3 +136,80 @@ def test_the_papers_configuration_trains_a_step(images):
 def test_an_image_must_divide_into_cells():
     with pytest.raises(ValueError, match=r"multiples of 4, received shape \(1, 18"):
         ImageVQVAE.paper(channels=4, image_size=(18, 16)).build()
+
+
+@pytest.fixture(scope="module")
+def with_prior(images):
+    keras.utils.set_random_seed(0)
+    model = make_model()
+    model.start_from_patches(images)
+    prior = GridTransformer(
+        (4, 4, 3), 32, width=8, depth=1, heads=2, filter_width=16, block=8
+    )
+    return model.with_prior(prior)
+
+
+def test_a_model_with_a_prior_draws_images_and_is_one_object(
+    images, with_prior, tmp_path
+):
+    drawn = with_prior.sample(3, seed=(1, 2))
+    assert drawn.shape == (3, 16, 16, 3) and drawn.dtype == "uint8"
+    codes = with_prior.prior.sample(3, seed=(1, 2))
+    np.testing.assert_array_equal(drawn, with_prior.decode(codes))
+    for path in ("model.keras", "preset"):
+        if path == "preset":
+            with_prior.save_to_preset(tmp_path / path)
+            loaded = ImageVQVAE.from_preset(tmp_path / path)
+        else:
+            with_prior.save(tmp_path / path)
+            loaded = keras.saving.load_model(tmp_path / path)
+        np.testing.assert_array_equal(loaded.sample(3, seed=(1, 2)), drawn)
+        np.testing.assert_array_equal(
+            loaded.reconstruct(images[:3]), with_prior.reconstruct(images[:3])
+        )
+
+
+def test_training_leaves_the_prior_alone(images, with_prior):
+    before = [w.copy() for w in with_prior.prior.get_weights()]
+    with_prior.compile()
+    with_prior.fit({"images": images[:64]}, batch_size=32, verbose=0)
+    for old, new in zip(before, with_prior.prior.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_a_prior_of_other_codes_is_refused():
+    prior = GridTransformer((4, 4, 3), 16, width=8, depth=1, heads=2, filter_width=16)
+    with pytest.raises(ValueError, match="4 x 4 x 3 symbols out of 16.*out of 32"):
+        make_model().with_prior(prior)
+    with pytest.raises(ValueError, match="with_prior"):
+        make_model().sample(1, seed=(0, 0))
+
+
+def test_exported_model_does_what_the_model_does(images, with_prior, tmp_path):
+    with_prior.export(tmp_path / "1", max_samples=4)
+    loaded = tf.saved_model.load(str(tmp_path / "1"))
+    call = loaded.signatures
+    given = tf.constant(images[:5])
+    codes = call["encode"](images=given)["codes"]
+    np.testing.assert_array_equal(codes, with_prior.encode(given))
+    expected = with_prior.reconstruct(given)
+    for found in (
+        call["serving_default"](images=given),
+        call["reconstruct"](images=given),
+        call["decode"](codes=codes),
+    ):
+        # A float's last digit can decide on which side of a half it is rounded.
+        difference = np.asarray(found["images"], int) - np.asarray(expected, int)
+        assert np.abs(difference).max() <= 1 and (difference != 0).mean() < 0.001
+    # Numbers that are no codes disturb nobody else.
+    wrong = np.array(codes)
+    wrong[0] = 10**6
+    found = call["decode"](codes=tf.constant(wrong))["images"]
+    difference = np.asarray(found[1:], int) - np.asarray(expected[1:], int)
+    assert np.abs(difference).max() <= 1
+    drawn = call["sample"](seed=tf.constant([1, 2]), count=tf.constant(3))
+    np.testing.assert_array_equal(
+        drawn["codes"], with_prior.prior.sample(3, seed=(1, 2))
+    )
+    many = call["sample"](seed=tf.constant([1, 2]), count=tf.constant(1000))
+    assert many["images"].shape == (4, 16, 16, 3)
