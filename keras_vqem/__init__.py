@@ -36,7 +36,7 @@ def _require_tensorflow_backend():
 
 _require_tensorflow_backend()
 
-from keras_vqem import decoding, images, layers, models, text  # noqa: E402
+from keras_vqem import decoding, images, layers, models, text, zoo  # noqa: E402
 
 __version__ = "0.1.0"
-__all__ = ["decoding", "images", "layers", "models", "text"]
+__all__ = ["decoding", "images", "layers", "models", "text", "zoo"]

@@ -18,7 +18,10 @@ from pathlib import Path
 
 def names_of(paths):
     """Short names for models: of their folders or files; all of a path if need be."""
-    names = [p.stem if p.is_file() and p.stem != "model" else _folder(p) for p in paths]
+    ordinary = ("model", "config")  # Their folders have the names.
+    names = [
+        p.stem if p.is_file() and p.stem not in ordinary else _folder(p) for p in paths
+    ]
     clash = len(set(names)) < len(names)
     return [str(path) for path in paths] if clash else names
 
@@ -76,7 +79,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
     data_help = "folder made by prepare_translation.py"
-    model_help = "folder of a finished run, or a .keras file; may be repeated"
+    model_help = "a finished run, .keras file or preset; may be repeated"
     models = {"type": Path, "action": "append", "required": True, "metavar": "RUN"}
     add("--model", **models, help=model_help)
     add("--data", type=Path, required=True, metavar="DIR", help=data_help)

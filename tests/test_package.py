@@ -32,7 +32,14 @@ ALLOWED = {
     "images": {"images"},
     "files.py": set(),
 }
-EDGE = {"training", "evaluation", "serving", "zoo.py", "__init__.py"}
+EDGE = {
+    "command",
+    "evaluation",
+    "serving",
+    "training",
+    "zoo.py",
+    "__init__.py",
+}
 
 
 def imports_of(path):
@@ -117,3 +124,13 @@ def test_other_backends_get_the_remedy(backend, where, tmp_path):
     assert result.returncode != 0
     message = result.stderr.strip().splitlines()[-1]
     assert "KERAS_BACKEND=tensorflow" in message and repr(backend) in message
+
+
+def test_every_package_is_installed():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    listed = set(settings["tool"]["setuptools"]["packages"])
+    found = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for path in (ROOT / "keras_vqem").rglob("__init__.py")
+    }
+    assert listed == found | {"keras_vqem.saved_models"}

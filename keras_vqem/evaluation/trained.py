@@ -1,35 +1,59 @@
-"""Trained models from their run folders or their files."""
+"""Trained models from their run folders, their files or their presets."""
 
 import pathlib
 
 import keras
 
 import keras_vqem
+from keras_vqem.models import preset
 
 
 def model_file(path):
-    """The `.keras` file that a path of a run folder or of such a file means."""
+    """The file that stands for a model: it is another file if the model is another.
+
+    Args:
+        path: The folder of a finished run, a `.keras` file, a preset's folder, or the
+            name of a preset that comes with the package.
+
+    Returns:
+        The `.keras` file, or the preset's `config.json`, which holds the hashes of the
+        others.
+
+    Raises:
+        FileNotFoundError: If there is no such model.
+        ValueError: If it is some other file.
+    """
     path = pathlib.Path(path)
-    file = path / "model.keras" if path.is_dir() else path
-    if not file.is_file():
-        hint = "Its training has not ended, or it is no run." if path.is_dir() else ""
-        raise FileNotFoundError(
-            f"There is no model {file}. {hint} Pass the folder of a finished run or a "
-            f"file that ends in .keras.".replace("  ", " ")
-        )
-    if file.suffix != ".keras":
+    if path.is_file() and path.name == preset.CONFIG:
+        return path
+    run = path / "model.keras"
+    if path.suffix == ".keras" or run.is_file():
+        file = run if path.is_dir() else path
+        if file.is_file():
+            return file
+    elif path.is_file():
         raise ValueError(
-            f"{file} does not end in .keras. Pass the folder of a finished run or a "
-            f"file that model.save(...) wrote."
+            f"{path} does not end in .keras. Pass the folder of a finished run, a file "
+            f"that model.save(...) wrote, or a preset."
         )
-    return file
+    elif (path / preset.WEIGHTS).is_file() or not path.exists():
+        try:
+            return preset.preset_folder(path) / preset.CONFIG
+        except FileNotFoundError:
+            pass  # The message below is the wider one.
+    hint = "Its training has not ended, or it is no run. " if path.is_dir() else ""
+    raise FileNotFoundError(
+        f"There is no model {path}. {hint}Pass the folder of a finished run, a file "
+        f"that ends in .keras, or a preset: its folder, or one of "
+        f"{', '.join(preset.shipped()) or 'those that come with the package (none)'}."
+    )
 
 
 def load_model(path, *classes):
     """Loads a trained model.
 
     Args:
-        path: The folder of a run, which holds `model.keras`, or a `.keras` file.
+        path: As in `model_file`.
         *classes: What it may be an instance of; anything, if none is given.
 
     Returns:
@@ -40,13 +64,16 @@ def load_model(path, *classes):
         ValueError: If the file cannot be read, or holds something else.
     """
     file = model_file(path)
-    try:
-        model = keras.saving.load_model(file, compile=False)
-    except Exception as error:
-        raise ValueError(
-            f"{file} could not be loaded ({type(error).__name__}: {error}). It may be "
-            f"incomplete, or written by another version of keras_vqem."
-        ) from error
+    if file.name == preset.CONFIG:
+        model = preset.Presets.from_preset(file.parent)
+    else:
+        try:
+            model = keras.saving.load_model(file, compile=False)
+        except Exception as error:
+            raise ValueError(
+                f"{file} could not be loaded ({type(error).__name__}: {error}). It may "
+                f"be incomplete, or written by another version of keras_vqem."
+            ) from error
     if classes and not isinstance(model, classes):
         names = " or ".join(cls.__name__ for cls in classes)
         raise ValueError(

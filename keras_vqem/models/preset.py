@@ -1,6 +1,6 @@
 """Presets: a trained model as a folder of plain files that nothing can run from.
 
-config.json      class and arguments of the model, version, SHA-256 of each file
+config.json      class and arguments of the model, what it is about, SHA-256 of files
 weights.npz      arrays, float32 or float16
 tokenizer.model  of translators
 README.md        the model card
@@ -18,7 +18,7 @@ import zipfile
 import keras
 import numpy as np
 
-from keras_vqem.files import write_json
+from keras_vqem.files import replacing, write_json
 
 FORMAT = 1
 CONFIG, WEIGHTS, CARD = "config.json", "weights.npz", "README.md"
@@ -45,7 +45,7 @@ class PresetError(ValueError):
 class Presets:
     """Mixin of the models that can be saved to a preset and loaded from one."""
 
-    def save_to_preset(self, folder, card="", half=False):
+    def save_to_preset(self, folder, card="", half=False, about=None):
         """Writes the model to a folder: config, weights, tokenizer, model card.
 
         Args:
@@ -55,6 +55,7 @@ class Presets:
                 limits.
             half: Whether weights are stored in half precision, in half the space.
                 They are float32 again when loaded, rounded to about three digits.
+            about: A dict of what `keras_vqem.zoo` shows: `task`, `data`, `metrics`.
         """
         if not self.built:
             self.build()
@@ -81,6 +82,7 @@ class Presets:
                 new / CONFIG,
                 {
                     "format": FORMAT,
+                    "about": about or {},
                     "model": keras.saving.serialize_keras_object(self),
                     "files": {name: _sha256(new / name) for name in names},
                 },
@@ -103,7 +105,7 @@ class Presets:
             PresetError: If a file of it is missing, damaged or foreign.
         """
         folder = preset_folder(name)
-        record = _read_config(folder)
+        record = read_config(folder)
         for name, digest in record["files"].items():
             _check_file(folder, name, digest)
         model = keras.saving.deserialize_keras_object(record["model"], safe_mode=True)
@@ -120,17 +122,19 @@ class Presets:
         return model
 
 
+def shipped():
+    """Names of the presets that come with the package."""
+    return sorted({p.parent.name for s in SHIPPED for p in s.glob(f"*/{CONFIG}")})
+
+
 def preset_folder(name):
     """The folder of a preset, by its name or its path."""
     for folder in (pathlib.Path(name), *(place / name for place in SHIPPED)):
         if (folder / CONFIG).is_file():
             return folder
-    names = sorted(
-        p.parent.name for place in SHIPPED for p in place.glob(f"*/{CONFIG}")
-    )
     raise FileNotFoundError(
         f"There is no preset {str(name)!r}. The package has "
-        f"{', '.join(names) or 'none'}; or pass a folder that save_to_preset wrote."
+        f"{', '.join(shipped()) or 'none'}; or pass a folder that save_to_preset wrote."
     )
 
 
@@ -163,7 +167,8 @@ def _sha256(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _read_config(folder):
+def read_config(folder):
+    """The checked content of a preset's config.json: `about`, `files`, `model`."""
     path = folder / CONFIG
     remedy = "Get the preset anew, or load another one."
     try:
@@ -182,7 +187,19 @@ def _read_config(folder):
     if WEIGHTS not in files:
         raise PresetError(f"{path} names no {WEIGHTS}. {remedy}")
     _check_objects(model, path)
-    return {"files": files, "model": model}
+    about = record.get("about")
+    about = about if isinstance(about, dict) else {}
+    return {"about": about, "files": files, "model": model}
+
+
+def describe(folder, card, about):
+    """Gives a preset another model card and other facts; weights stay as they are."""
+    folder = preset_folder(folder)
+    read_config(folder)
+    record = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    with replacing(folder / CARD) as file:
+        file.write_text(card, encoding="utf-8")
+    write_json(folder / CONFIG, {**record, "about": about})
 
 
 def _check_objects(value, path):

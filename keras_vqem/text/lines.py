@@ -2,6 +2,7 @@
 
 import os
 import select
+import sys
 
 
 def one_line(text):
@@ -44,6 +45,54 @@ def line_chunks(descriptor, most):
     lines += [rest] if rest else []
     for start in range(0, len(lines), most):
         yield [line.removesuffix(b"\r") for line in lines[start : start + most]]
+
+
+def answer_lines(translate, most, file=None, texts=()):
+    """Writes translations of lines to standard output, as the lines come.
+
+    Line n of the output translates line n of the input. A line without words gives an
+    empty one, and bytes that are not UTF-8 are read as U+FFFD.
+
+    Args:
+        translate: Function from a list of strings to a list of strings.
+        most: The largest number of lines given to it.
+        file: Path of a file of lines; standard input, if None.
+        texts: Strings to translate instead.
+    """
+    try:
+        for lines in _given(most, file, texts):
+            sys.stdout.buffer.write(_answers(translate, lines))
+            sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # The reader, `head` perhaps, has enough. Python would complain at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _given(most, file, texts):
+    if texts:
+        lines = [os.fsencode(text) for text in texts]
+        for start in range(0, len(lines), most):
+            yield lines[start : start + most]
+        return
+    # Unbuffered: line_chunks asks the system whether more is there.
+    with open(
+        sys.stdin.fileno() if file is None else file,
+        "rb",
+        buffering=0,
+        closefd=file is not None,
+    ) as source:
+        yield from line_chunks(source.fileno(), most)
+
+
+def _answers(translate, lines):
+    """The translations of lines of bytes, as one block of lines."""
+    texts = [line.decode("utf-8", "replace") for line in lines]
+    places = [place for place, text in enumerate(texts) if text.strip()]
+    found = [""] * len(texts)
+    outputs = translate([texts[place] for place in places]) if places else []
+    for place, output in zip(places, outputs, strict=True):
+        found[place] = one_line(output)
+    return "".join(text + "\n" for text in found).encode("utf-8", "replace")
 
 
 def is_utf8(text):

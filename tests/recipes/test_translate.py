@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from keras_vqem.evaluation.trained import load_translator
+from keras_vqem.text.lines import answer_lines
 
 LINES = b"twenty-one\n\n \t\r\nbad \xff\xfe byte\n" + b"five o'clock\n" * 4 + b"three"
 
@@ -22,7 +23,7 @@ def expected(model):
 def test_each_line_gives_one_line(translate, tiny, tmp_path, capfdbinary):
     file = tmp_path / "lines.en"
     file.write_bytes(LINES)
-    translate.main(["--model", str(tiny.teacher), "--chunk", "3", str(file)])
+    translate.main(["--model", str(tiny.teacher), "--chunk", "3", "--file", str(file)])
     lines = capfdbinary.readouterr().out.decode().split("\n")
     model = load_translator(tiny.teacher)
     assert lines == [*expected(model), ""] and lines[1] == lines[2] == ""
@@ -36,8 +37,9 @@ class Breaking:
         return ["a\nb\r" for _ in texts]
 
 
-def test_line_breaks_in_translations_become_spaces(translate):
-    assert translate.translated(Breaking(), [b"x", b"", b"y"]) == b"a b \n\na b \n"
+def test_line_breaks_in_translations_become_spaces(capfdbinary):
+    answer_lines(Breaking().translate, 2, texts=["x", "", "y"])
+    assert capfdbinary.readouterr().out == b"a b \n\na b \n"
 
 
 def test_a_line_is_answered_at_once_and_a_closed_pipe_is_quiet(translate, tiny):
@@ -61,9 +63,9 @@ def test_a_line_is_answered_at_once_and_a_closed_pipe_is_quiet(translate, tiny):
 def test_a_missing_model_or_file_is_named(translate, tiny, tmp_path, capsys):
     (tmp_path / "run").mkdir()
     for arguments, words in [
-        (["--model", str(tmp_path / "run"), os.devnull], "finished run"),
-        (["--model", str(tiny.latent), str(tmp_path / "none")], "none"),
-        (["--model", __file__, os.devnull], ".keras"),
+        (["--model", str(tmp_path / "run"), "--file", os.devnull], "finished run"),
+        (["--model", str(tiny.latent), "--file", str(tmp_path / "none")], "none"),
+        (["--model", __file__, "--file", os.devnull], ".keras"),
     ]:
         with pytest.raises(SystemExit):
             translate.main(arguments)

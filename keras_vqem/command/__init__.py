@@ -1,0 +1,1 @@
+"""The command `keras-vqem`: one file a subcommand."""

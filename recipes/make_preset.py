@@ -1,0 +1,145 @@
+"""Makes a preset of a finished run, then writes what was measured on its card.
+
+    python recipes/make_preset.py --run runs/latent --half --to saved_models/en_de
+    python recipes/evaluate_translation.py --data data/mine --beams 1 4 \\
+        --model saved_models/en_de --json out/en_de.json
+    python recipes/make_preset.py --to saved_models/en_de --evaluation out/en_de.json \\
+        --task "translation, English to German" --data "My corpus" --notes notes.md
+
+The first command writes weights, config and vocabulary; with --half in half precision.
+An image autoencoder takes its prior along: --prior RUN. The second measures the preset
+itself, rounded weights and all. The third makes the model card: task and data, how it
+was trained, the figures of the evaluation, and the notes (terms of the data, limits).
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+TRAINERS = {
+    "Transformer": "train_transformer.py",
+    "LatentNMT": "train_latent_nmt.py",
+    "ImageVQVAE": "train_image_autoencoder.py",
+    "ImageTransformer": "train_image_transformer.py",
+    "GridTransformer": "train_image_prior.py",
+}
+# Where a run lies is no part of how it was made.
+PLACES = ("run", "data", "data_dir", "teacher", "autoencoder", "resume", "jit")
+
+
+def training_of(run):
+    """What a preset remembers of its run: options and time."""
+    from keras_vqem.training import RunFolder
+
+    folder = RunFolder(run)
+    arguments = json.loads((run / "config.json").read_text())["arguments"]
+    lines = folder.metrics()
+    return {
+        "options": {k: v for k, v in arguments.items() if k not in PLACES},
+        "minutes": round(lines[-1]["training_seconds"] / 60) if lines else None,
+    }
+
+
+def make(options):
+    from keras_vqem.evaluation.trained import load_model
+    from keras_vqem.models import GridTransformer
+
+    model = load_model(options.run)
+    training = {TRAINERS[type(model).__name__]: training_of(options.run)}
+    if options.prior:
+        model = model.with_prior(load_model(options.prior, GridTransformer))
+        training[TRAINERS["GridTransformer"]] = training_of(options.prior)
+    about = {"training": training}
+    model.save_to_preset(options.to, half=options.half, about=about)
+    print(f"{options.to}: {model.count_params():,} parameters")
+
+
+def metrics_of(evaluation, preset):
+    """Figures of the evaluation that are the preset's: a dict from names to numbers."""
+    if "rows" in evaluation:
+        if Path(evaluation["settings"]["model"]).resolve() != preset:
+            return {}
+        return {
+            f"bits/dim, {name}": row["total"]
+            for name, row in evaluation["rows"].items()
+        }
+    return {
+        f"{evaluation['split']} BLEU, "
+        + ("greedy" if entry["beams"] == 1 else f"{entry['beams']} beams"): entry[
+            "bleu"
+        ]
+        for entry in evaluation["entries"]
+        if Path(entry["model"]).resolve().parent == preset
+    }
+
+
+def card_of(name, about, evaluation, notes):
+    """The text of the model card."""
+    lines = [f"# {name}", "", f"{about['task']}. Trained on {about['data']}.", ""]
+    for recipe, training in about["training"].items():
+        flags = " ".join(
+            f"--{option.replace('_', '-')} {value}"
+            for option, value in training["options"].items()
+            if value not in (None, False)
+        )
+        took = f" It took {training['minutes']} minutes." if training["minutes"] else ""
+        lines += [f"Made by `recipes/{recipe} {flags}`.{took}", ""]
+    lines += ["| measured with this preset | |", "| --- | ---: |"]
+    lines += [f"| {key} | {value:.2f} |" for key, value in about["metrics"].items()]
+    signatures = {e["bleu_signature"] for e in evaluation.get("entries", [])}
+    lines += ["", *(f"sacreBLEU: `{signature}`" for signature in signatures)]
+    machine = evaluation["machine"]
+    lines += [f"Measured on {machine['cores']} cores.", "", notes.strip(), ""]
+    return "\n".join(lines)
+
+
+def describe(parser, options):
+    from keras_vqem.models import preset
+
+    folder = preset.preset_folder(options.to).resolve()
+    evaluation = json.loads(options.evaluation.read_text())
+    metrics = metrics_of(evaluation, folder)
+    if not metrics:
+        parser.error(
+            f"{options.evaluation} holds no figures of {folder}. Evaluate the preset "
+            f"itself: pass its folder as --model."
+        )
+    about = {
+        **preset.read_config(folder)["about"],
+        "task": options.task,
+        "data": options.data,
+        "metrics": metrics,
+    }
+    notes = options.notes.read_text() if options.notes else ""
+    preset.describe(folder, card_of(folder.name, about, evaluation, notes), about)
+    print((folder / preset.CARD).read_text())
+
+
+def main(arguments=None):
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    add = parser.add_argument
+    add("--to", type=Path, required=True, metavar="DIR", help="folder of the preset")
+    add("--run", type=Path, metavar="RUN", help="finished run to make it of")
+    add("--prior", type=Path, metavar="RUN", help="of train_image_prior.py")
+    add("--half", action="store_true", help="weights in half precision")
+    add("--evaluation", type=Path, metavar="FILE", help="JSON of an evaluate recipe")
+    add("--task", help="what the model does, in a few words")
+    add("--data", help="what it was trained on, in a few words")
+    add("--notes", type=Path, metavar="FILE", help="Markdown: terms of data, limits")
+    options = parser.parse_args(arguments)
+    if bool(options.run) == bool(options.evaluation):
+        parser.error("give --run to make a preset, or --evaluation to describe it")
+    if options.evaluation and not (options.task and options.data):
+        parser.error("--evaluation needs --task and --data")
+    try:
+        if options.run:
+            make(options)
+        else:
+            describe(parser, options)
+    except (OSError, ValueError, KeyError) as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

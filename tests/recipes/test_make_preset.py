@@ -1,0 +1,105 @@
+"""From a run to a preset with a card, and to everything that reads presets."""
+
+import json
+
+import pytest
+
+from keras_vqem import models, zoo
+from keras_vqem.command import main as command
+from keras_vqem.models import preset
+
+
+@pytest.fixture(scope="module")
+def make_preset(recipe):
+    return recipe("make_preset")
+
+
+@pytest.fixture(scope="module")
+def shipped(make_preset, tiny, tmp_path_factory):
+    """A folder of presets with one in it, as it is before its card is written."""
+    run = tiny.latent
+    arguments = {
+        "run": "runs/x",
+        "jit": True,
+        "epochs": 3,
+        "samples": 2,
+        "teacher": "t",
+    }
+    (run / "config.json").write_text(json.dumps({"arguments": arguments}))
+    line = {"epoch": 3, "training_seconds": 120.0}
+    (run / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    folder = tmp_path_factory.mktemp("shipped")
+    make_preset.main(["--run", str(run), "--half", "--to", str(folder / "tiny_en_de")])
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def in_place(shipped, monkeypatch):
+    monkeypatch.setattr(preset, "SHIPPED", (shipped,))
+
+
+def test_the_card_tells_what_was_measured_with_the_preset(
+    make_preset, recipe, tiny, shipped, tmp_path, capsys
+):
+    table, notes = tmp_path / "table.json", tmp_path / "notes.md"
+    evaluate = ["--data", str(tiny.data.folder), "--rounds", "1", "--json", str(table)]
+    recipe("evaluate_translation").main([*evaluate, "--model", "tiny_en_de"])
+    notes.write_text("## Terms\n\nPublic domain.\n")
+    describe = ["--to", "tiny_en_de", "--evaluation", str(table), "--task", "numbers"]
+    describe += ["--data", "made-up sentences", "--notes", str(notes)]
+    make_preset.main(describe)
+    card = (shipped / "tiny_en_de" / "README.md").read_text()
+    [entry] = json.loads(table.read_text())["entries"]
+    assert f"| test BLEU, greedy | {entry['bleu']:.2f} |" in card
+    assert entry["bleu_signature"] in card and "Public domain." in card
+    made = "recipes/train_latent_nmt.py --epochs 3 --samples 2`. It took 2 minutes."
+    assert made in card
+    capsys.readouterr()
+    command.main(["zoo"])
+    listed = capsys.readouterr().out
+    assert "tiny_en_de  (LatentNMT, " in listed
+    assert f"numbers; made-up sentences\n    test BLEU, greedy {entry['bleu']:.2f}" in (
+        listed
+    )
+    # Figures of another model do not get onto the card.
+    recipe("evaluate_translation").main([*evaluate, "--model", str(tiny.teacher)])
+    with pytest.raises(SystemExit):
+        make_preset.main(describe)
+    assert "Evaluate the preset itself" in capsys.readouterr().err
+
+
+def test_the_command_translates_and_exports_a_preset(shipped, tmp_path, capfdbinary):
+    texts = ["twenty-one", "", "five"]
+    command.main(["translate", "--model", "tiny_en_de", *texts])
+    lines = capfdbinary.readouterr().out.decode().split("\n")
+    expected = models.LatentNMT.from_preset("tiny_en_de").translate(texts)
+    expected = [text.replace("\n", " ").replace("\r", " ") for text in expected]
+    assert lines == [*expected, ""]
+    command.main(["export", "tiny_en_de", str(tmp_path / "served")])
+    version = tmp_path / "served" / "1"
+    assert (version / "saved_model.pb").is_file()
+    assert (version / "assets.extra" / "tf_serving_warmup_requests").is_file()
+    with pytest.raises(SystemExit):
+        command.main(["export", "tiny_en_de", str(tmp_path / "served")])
+    assert b"new --version" in capfdbinary.readouterr().err
+
+
+def test_zoo_loads_by_name(shipped):
+    assert [entry.name for entry in zoo.entries()] == ["tiny_en_de"]
+    assert isinstance(zoo.load("tiny_en_de"), models.LatentNMT)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["translate", "--model", "nowhere"], "tiny_en_de"),
+        (["translate", "--beams", "0"], "at least 1"),
+        (["translate", "--file", "x", "text"], "not both"),
+        (["export", "nowhere", "folder"], "tiny_en_de"),
+        ([], "COMMAND"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments, words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        command.main(arguments)
+    assert stop.value.code == 2 and words in capsys.readouterr().err
