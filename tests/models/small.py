@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from keras_vqem import layers, models
+from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer
 
 SIZES = {
     "width": 16,
@@ -62,6 +63,28 @@ def latent_nmt(bottleneck=None, **options):
     sizes = {**SIZES, "halvings": 2, "predictor_layers": 1, "warmup_steps": 0}
     model = models.LatentNMT(LetterTokenizer(), bottleneck, **{**sizes, **options})
     model.build()
+    return model
+
+
+def exportable(name):
+    """A small translator whose tokenizer is in the graph: by the name of its class."""
+    keras.utils.set_random_seed(0)
+    corpus = ParallelCorpus.from_numbers(300)
+    tokenizer = SentencePieceTokenizer.train(
+        corpus.sources + corpus.targets, vocabulary_size=380
+    )
+    sizes = {**SIZES, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1}
+    if name == "Transformer":
+        model = models.Transformer(tokenizer, **sizes)
+    else:
+        initializer = keras.initializers.RandomNormal(seed=0)
+        bottleneck = layers.VQEMBottleneck(8, initializer=initializer)
+        sizes |= {"halvings": 2, "predictor_layers": 1}
+        model = models.LatentNMT(tokenizer, bottleneck, **sizes)
+    model.build()
+    rng = np.random.default_rng(0)
+    for weight in model.trainable_weights:  # so that words differ
+        weight.assign(weight + 0.1 * rng.normal(size=weight.shape))
     return model
 
 

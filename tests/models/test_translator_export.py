@@ -4,44 +4,19 @@ import json
 import subprocess
 import sys
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vqem import layers, models
-from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer
+from keras_vqem import models
+from tests.models import small
 
-SIZES = {"width": 16, "heads": 2, "filter_width": 32, "encoder_layers": 1}
 TEXTS = ["twenty-one", "", "ten past two", "   ", "the third of May, nineteen ten"]
 
 
 @pytest.fixture(scope="module", params=["Transformer", "LatentNMT"])
 def model(request):
-    keras.utils.set_random_seed(0)
-    corpus = ParallelCorpus.from_numbers(300)
-    tokenizer = SentencePieceTokenizer.train(
-        corpus.sources + corpus.targets, vocabulary_size=380
-    )
-    if request.param == "Transformer":
-        model = models.Transformer(tokenizer, decoder_layers=1, **SIZES)
-    else:
-        bottleneck = layers.VQEMBottleneck(
-            8, initializer=keras.initializers.RandomNormal(seed=0)
-        )
-        model = models.LatentNMT(
-            tokenizer,
-            bottleneck,
-            halvings=2,
-            decoder_layers=1,
-            predictor_layers=1,
-            **SIZES,
-        )
-    model.build()
-    rng = np.random.default_rng(0)
-    for weight in model.trainable_weights:  # so that words differ
-        weight.assign(weight + 0.1 * rng.normal(size=weight.shape))
-    return model
+    return small.exportable(request.param)
 
 
 @pytest.fixture(scope="module")
