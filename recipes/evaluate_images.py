@@ -28,8 +28,10 @@ def evaluate_codes(options, model, data, images):
         "unigram prior": image_bits.UnigramPrior(train, num_codes),
     }
     rows, notes = {}, []
-    if options.prior:
-        predictor = load_model(options.prior, GridTransformer)
+    predictor = (
+        load_model(options.prior, GridTransformer) if options.prior else model.prior
+    )
+    if predictor is not None:
         priors["predictor"] = image_bits.PredictorPrior(predictor)
         samples = getattr(model.bottleneck, "num_samples", None) or 1
         total, reconstruction, prior = image_bits.paper_accounting(
@@ -81,8 +83,8 @@ def main(arguments=None):
     from keras_vqem.training import image_run
 
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
-    add("--model", required=True, metavar="RUN", help="folder of a run, or its model")
-    add("--prior", metavar="RUN", help="folder of a run of train_image_prior.py")
+    add("--model", required=True, metavar="RUN", help="run, .keras file or preset")
+    add("--prior", metavar="RUN", help="of train_image_prior.py: the model's own")
     image_run.add_data_arguments(parser)
     add("--split", default="test", help="which images: test")
     add("--images", **number, help="only the first N of them: all")

@@ -56,8 +56,8 @@ def main(arguments=None):
     from keras_vqem.training import image_run
 
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
-    add("--model", required=True, metavar="RUN", help="of train_image_autoencoder.py")
-    add("--prior", metavar="RUN", help="of train_image_prior.py")
+    add("--model", required=True, metavar="RUN", help="run, .keras file or preset")
+    add("--prior", metavar="RUN", help="of train_image_prior.py: the model's own")
     image_run.add_data_arguments(parser)
     add("--output", type=Path, required=True, metavar="DIR", help="for the pictures")
     add("--columns", default=10, **number, help="images in a row: 10")
@@ -77,7 +77,9 @@ def main(arguments=None):
     rows, columns = options.rows, options.columns
     try:
         model = load_model(options.model, ImageVQVAE)
-        prior = load_model(options.prior, GridTransformer) if options.prior else None
+        prior = model.prior
+        if options.prior:
+            prior = load_model(options.prior, GridTransformer)
         images = image_run.load(options).images("test")
     except (OSError, ValueError) as error:
         parser.error(str(error))

@@ -88,6 +88,29 @@ def test_pictures(run, data, autoencoder, prior, tmp_path):
     np.testing.assert_array_equal(picture[2:50, 2:50], first)
 
 
+def test_a_preset_takes_its_prior_along(run, data, autoencoder, prior, tmp_path):
+    preset, out = tmp_path / "preset", tmp_path / "bits.json"
+    run("make_preset", "--run", autoencoder, "--prior", prior, "--to", preset)
+    run("evaluate_images", *data, "--model", preset, "--json", out)
+    rows = json.loads(out.read_text())["rows"]
+    assert list(rows) == ["uniform prior", "unigram prior", "predictor"]
+    words = ["--task", "shapes through codes", "--data", "shapes"]
+    run("make_preset", "--to", preset, "--evaluation", out, *words)
+    card = (preset / "README.md").read_text()
+    assert f"| bits/dim, predictor | {rows['predictor']['total']:.2f} |" in card
+    assert "recipes/train_image_prior.py" in card
+
+
+def test_a_step_is_split_into_its_parts(run, data, autoencoder, tmp_path, capsys):
+    out = tmp_path / "step.json"
+    command = ["--model", autoencoder, "--batch-size", 4, "--rounds", 1]
+    run("benchmark_image_step", *data, *command, "--json", out)
+    shares = json.loads(out.read_text())["shares"]
+    assert set(shares) == {"compressor", "bottleneck", "decompressor", "likelihood"}
+    np.testing.assert_allclose(sum(shares.values()), 1)
+    assert "images/s" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "options",
     [

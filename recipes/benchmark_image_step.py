@@ -1,0 +1,113 @@
+"""Where a training step of an image autoencoder spends its time.
+
+    python recipes/benchmark_image_step.py --model runs/image_em --data-dir data
+
+Compressor, bottleneck (its E and M step), decompressor and likelihood are timed one by
+one, forwards and backwards, in turns with the whole step; shares are of the sum of the
+parts.
+"""
+
+import argparse
+from pathlib import Path
+
+
+def parts(model, images):
+    """Functions to time: the whole step, then its parts, each with its gradients."""
+    import tensorflow as tf
+
+    def graph(layers, forward, *inputs):
+        """`forward(*inputs)` and its gradients by inputs and the layers' weights."""
+        weights = [w.value for layer in layers for w in layer.trainable_weights]
+        wanted = [x for x in inputs if x.dtype.is_floating]
+
+        @tf.function(autograph=False)
+        def run():
+            with tf.GradientTape() as tape:
+                for x in wanted:
+                    tape.watch(x)
+                found = forward(*inputs)
+                loss = sum(tf.reduce_sum(x) for x in tf.nest.flatten(found))
+            gradients = tape.gradient(loss, [*wanted, *weights])
+            return [g for g in gradients if g is not None]
+
+        return lambda: [x.numpy() for x in run()]
+
+    images = tf.constant(images)
+    scaled = tf.cast(images, tf.float32) / 127.5 - 1.0
+    vectors = tf.constant(model.compressed(images))
+    found = model({"images": images})
+    outputs, base = (tf.constant(found[name]) for name in ("outputs", "base"))
+    quantized = tf.constant(found["quantized"])
+    iterator = iter(tf.data.Dataset.from_tensors({"images": images}).repeat())
+    model.compile()
+    model.make_train_function()
+    return {
+        "whole step": lambda: {
+            k: v.numpy() for k, v in model.train_function(iterator).items()
+        },
+        "compressor": graph([model.compressor], model.compressor, scaled),
+        "bottleneck": graph(
+            [model.bottleneck],
+            lambda x: model.bottleneck(x, training=True)["quantized"],
+            vectors,
+        ),
+        "decompressor": graph(
+            [model.decompressor, model.head],
+            lambda x: model.head(model.decompressor(x)[0]),
+            quantized,
+        ),
+        "likelihood": graph(
+            [], lambda o, b: model.likelihood.log_prob(o, images, b), outputs, base
+        ),
+    }
+
+
+def main(arguments=None):
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    from keras_vqem.training import image_run
+
+    add, number = parser.add_argument, {"type": int, "metavar": "N"}
+    add("--model", required=True, metavar="RUN", help="of train_image_autoencoder.py")
+    image_run.add_data_arguments(parser)
+    add("--batch-size", default=64, **number, help="images a step: 64")
+    add("--rounds", default=20, **number, help="timed calls of each part: 20")
+    add("--json", type=Path, metavar="FILE", help="write all numbers as JSON too")
+    options = parser.parse_args(arguments)
+    if min(options.batch_size, options.rounds) < 1:
+        parser.error("--batch-size and --rounds must be at least 1")
+
+    from keras_vqem.evaluation import latency
+    from keras_vqem.evaluation.trained import load_model
+    from keras_vqem.evaluation.translation_report import circumstances
+    from keras_vqem.files import write_json
+    from keras_vqem.models import ImageVQVAE
+
+    try:
+        model = load_model(options.model, ImageVQVAE)
+        images = image_run.load(options).images("val")[: options.batch_size]
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    whole, *times = latency.measure(parts(model, images), options.rounds).items()
+    total = sum(time.median_ms for _, time in times)
+    shares = {name: time.median_ms / total for name, time in times}
+    print(
+        f"{len(images)} images a step\n\n| | median ms | share |\n| --- | ---: | ---: |"
+    )
+    for name, time in times:
+        print(f"| {name} | {time.median_ms:.1f} | {shares[name]:.1%} |")
+    print(f"| sum of these | {total:.1f} | |")
+    speed = 1000 * len(images) / whole[1].median_ms
+    print(f"| whole step | {whole[1].median_ms:.1f} | {speed:.0f} images/s |")
+    if options.json:
+        report = {
+            "settings": {k: str(v) for k, v in vars(options).items()},
+            "milliseconds": {k: v._asdict() for k, v in dict([whole, *times]).items()},
+            "shares": shares,
+            **circumstances(),
+        }
+        write_json(options.json, report)
+
+
+if __name__ == "__main__":
+    main()
