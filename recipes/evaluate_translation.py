@@ -9,6 +9,7 @@ translating ids to ids in one graph, sentences of the split drawn at random, all
 in turns within one process; speedups are against the first model. A LatentNMT gets a
 second table: how its codebook is used, and BLEU from the codes of the references (as
 good as its codes allow) and from random codes (what its decoder knows without them).
+With --rescore a Transformer chooses among the beams of each LatentNMT.
 """
 
 import argparse
@@ -45,6 +46,7 @@ def evaluate(options, paths, corpus):
     from keras_vqem.evaluation.trained import load_translator
 
     models = [load_translator(path) for path in paths]
+    rescorer = load_translator(options.rescore) if options.rescore else None
     entries, outputs, timed = [], {}, {}
     for path, name, model in zip(paths, names_of(paths), models, strict=True):
         found = None
@@ -52,14 +54,18 @@ def evaluate(options, paths, corpus):
             row = f"{name}, {'greedy' if beams == 1 else f'{beams} beams'}"
             print(f"translating: {row}", file=sys.stderr, flush=True)
             choices = {"beams": beams}
+            settings = {"beams": beams}
             if options.drop_repeats and hasattr(model, "encode_ids"):
-                choices["drop_repeats"] = True
+                choices["drop_repeats"] = settings["drop_repeats"] = True
+            if rescorer is not None and beams > 1 and hasattr(model, "encode_ids"):
+                choices["rescorer"] = rescorer
+                settings["rescored_by"] = str(options.rescore)
             outputs[row], scores = report.quality(
                 model, corpus, options.batch_size, **choices
             )
             entry = {"name": row, "model": str(path), "class": type(model).__name__}
             entry["training_seconds"] = training_seconds(path)
-            entries.append({**entry, **choices, **scores})
+            entries.append({**entry, **settings, **scores})
             timed[row] = model, choices
             if hasattr(model, "encode_ids"):
                 found = found or report.code_quality(model, corpus, options.batch_size)
@@ -88,6 +94,8 @@ def main(arguments=None):
     add("--beams", **beams, help="numbers of beams to try, 1 is greedy: 1")
     repeats_help = "a LatentNMT leaves out words that follow themselves"
     add("--drop-repeats", action="store_true", help=repeats_help)
+    rescore_help = "a Transformer that chooses among the beams of a LatentNMT"
+    add("--rescore", type=Path, metavar="RUN", help=rescore_help)
     add("--json", type=Path, metavar="FILE", help="write all numbers as JSON too")
     add("--lines", **number, help="only the first N lines of the split: all")
     add("--rounds", default=50, **number, help="batches timed for each row: 50")

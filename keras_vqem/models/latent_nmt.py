@@ -14,7 +14,7 @@ from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import translation_endpoints as endpoints
 from keras_vqem.models.latent_predictor import LatentPredictor
 from keras_vqem.models.translation_endpoints import EOS_ID, PAD_ID
-from keras_vqem.models.translator import Translator, cross_entropy
+from keras_vqem.models.translator import Translator, mean_log_prob
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -353,6 +353,7 @@ class LatentNMT(Translator):
         min_codes=0,
         max_codes=None,
         drop_repeats=False,
+        rescorer=None,
     ):
         """Translates ids: codes one by one, then all words at once.
 
@@ -368,12 +369,22 @@ class LatentNMT(Translator):
             drop_repeats: Whether an id that follows itself is left out. Words written
                 at once are sometimes written twice; but so is, rightly, the 1 of 11,
                 where a vocabulary spells numbers.
+            rescorer: A trained `Transformer` with the same tokenizer, the teacher for
+                example. Instead of the decoder it chooses among the translations of
+                the beams, all of which it reads at once.
 
         Returns:
             A dict: `target_ids` int32 [B, L], each row ended by id 1 (unless cut), then
-            padded with 0; `scores` [B], the mean log probability of the words; and
-            `codes` [B, N], `num_codes` where there are no more.
+            padded with 0; `scores` [B], the mean log probability of the words (by the
+            rescorer, if there is one); and `codes` [B, N], `num_codes` where there are
+            no more.
         """
+        words = self.tokenizer.vocabulary_size
+        if rescorer is not None and rescorer.tokenizer.vocabulary_size != words:
+            raise ValueError(
+                f"The rescorer has {rescorer.tokenizer.vocabulary_size} words, this "
+                f"model {words}. Use a Transformer with the same tokenizer."
+            )
         memory, mask = self.encode_source(source_ids)
         if max_codes is None:
             tokens = 2 * ops.sum(ops.cast(mask, "int32"), axis=1) + 10
@@ -392,13 +403,13 @@ class LatentNMT(Translator):
             memory, mask = (ops.repeat(x, beams, axis=0) for x in (memory, mask))
         flat = ops.reshape(codes, (rows * beams, length))
         ids, logits = self._decode(flat, memory, mask)
-        words = ops.cast(ids != PAD_ID, "float32")
-        log_p = -cross_entropy(logits, ids)[1] * words
-        number = ops.sum(words, axis=1)
         # A sequence of no codes has no words, and is the last choice.
-        scores = ops.where(number > 0, ops.sum(log_p, axis=1) / number, -1e9)
+        scores = mean_log_prob(logits, ids)
         if drop_repeats:
             ids = _without_repeats(ids)
+        if rescorer is not None:
+            seen = rescorer.encode_source(source_ids)
+            scores = rescorer.score(ids, *(ops.repeat(x, beams, axis=0) for x in seen))
         found = {"target_ids": ids, "scores": scores, "codes": flat}
         if beams == 1:
             return found

@@ -6,7 +6,7 @@ from keras import ops
 from keras_vqem.layers import TransformerDecoder
 from keras_vqem.models import stepwise
 from keras_vqem.models.translation_endpoints import EOS_ID, PAD_ID
-from keras_vqem.models.translator import Translator, cross_entropy
+from keras_vqem.models.translator import Translator, mean_log_prob
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -129,12 +129,18 @@ class Transformer(Translator):
             beams=beams,
             length_penalty=length_penalty,
         )
-        # Where only the ids are asked for, the graph leaves this out.
-        logits = self._logits(ids, memory, mask)
-        words = ops.cast(ids != PAD_ID, "float32")
-        log_p = -cross_entropy(logits, ids)[1] * words
-        number = ops.maximum(ops.sum(words, axis=1), 1.0)
-        return {"target_ids": ids, "scores": ops.sum(log_p, axis=1) / number}
+        # Where only the ids are asked for, the graph leaves the scores out.
+        return {"target_ids": ids, "scores": self.score(ids, memory, mask)}
+
+    def score(self, target_ids, memory, memory_mask):
+        """The mean log probability [B] of translations, all words at once.
+
+        Args:
+            target_ids: int32 [B, L], each row ended by id 1 and padded with 0.
+            memory, memory_mask: Of their sources, from `encode_source`.
+        """
+        logits = self._logits(target_ids, memory, memory_mask)
+        return mean_log_prob(logits, target_ids)
 
     def get_config(self):
         return {**super().get_config(), "decoder_layers": self.decoder_layers}

@@ -37,6 +37,14 @@ def cross_entropy(logits, ids, smoothing=0.0):
     return total - label, total - picked
 
 
+def mean_log_prob(logits, ids):
+    """[B], of `ids` [B, L] under `logits` [B, L, V]; -1e9 for rows of padding only."""
+    there = ops.cast(ids != PAD_ID, "float32")
+    total = -ops.sum(cross_entropy(logits, ids)[1] * there, axis=1)
+    number = ops.sum(there, axis=1)
+    return ops.where(number > 0, total / ops.maximum(number, 1.0), -1e9)
+
+
 class _Graphs:
     """Graphs by their options. Not a dict: TensorFlow would want to export that."""
 
@@ -164,7 +172,7 @@ class Translator(OwnLoss):
             hash(key)
         except TypeError:
             raise ValueError(
-                f"Options of a translation are numbers, received {options}. To give "
+                f"Options of a translation cannot be {options}. To give "
                 f"each row a limit of its own call `translate_ids`."
             ) from None
         if key not in graphs:
@@ -245,7 +253,10 @@ class Translator(OwnLoss):
         if not self.built:
             self.build()
         archive = keras.export.ExportArchive()
-        archive.track(self)  # first: endpoints must find its weights
+        # First: endpoints must find the weights, those of a rescorer too.
+        for model in (self, *options.values()):
+            if isinstance(model, keras.Model):
+                archive.track(model)
         for name, endpoint in self._endpoints(max_tokens, options).items():
             archive.add_endpoint(name, *endpoint)
         archive.write_out(str(filepath), verbose=False)

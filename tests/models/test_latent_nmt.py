@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vqem import layers
+from keras_vqem import layers, models
 from tests.models import small
 
 BOTTLENECKS = {
@@ -155,6 +155,40 @@ def test_of_several_sequences_of_codes_the_surest_words_win(trained, rng):
         assert row_found[row_found > 0].tolist() == best[1]
     width = min(greedy.shape[1], found.shape[1])
     assert (greedy[:, :width] != found.numpy()[:, :width]).any()
+
+
+def test_a_rescorer_chooses_among_the_beams(trained):
+    """Against each candidate scored by itself."""
+    rng = np.random.default_rng(3)
+    teacher = small.sharpen(small.transformer(), rng)
+    source_ids = small.sentences(rng, 5, 7)
+    options = {"beams": 4, "max_codes": 3}
+    found = trained.translated(source_ids, rescorer=teacher, **options)
+    memory, mask = trained.encode_source(source_ids)
+    codes = trained.predictor.search(
+        memory, mask, max_length=4, min_length=0, beams=4, all_beams=True
+    )
+    for row in range(5):
+        source, best = source_ids[row : row + 1], (-np.inf, None)
+        for beam in range(4):
+            ids = np.asarray(trained.decode_ids(source, codes[row, beam][None]))[0]
+            places = np.flatnonzero(ids)
+            if len(places):
+                inputs = {"source_ids": source, "target_ids": ids[None]}
+                logits = np.asarray(teacher(inputs), "float64")[0]
+                log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+                score = np.mean(log_p[places, ids[places]])
+                best = max(best, (score, tuple(ids[places])))
+        np.testing.assert_allclose(found["scores"][row], best[0], rtol=1e-4)
+        chosen = np.asarray(found["target_ids"][row])
+        assert tuple(chosen[chosen != 0]) == best[1]
+    # It is a choice of its own.
+    own = trained.translated(source_ids, **options)
+    assert (np.asarray(own["codes"]) != np.asarray(found["codes"])).any()
+    words = type("Tokenizer", (small.LetterTokenizer,), {"vocabulary_size": 30})()
+    other = models.Transformer(words, **small.SIZES)
+    with pytest.raises(ValueError, match="rescorer has 30 words, this model 29"):
+        trained.translated(source_ids, rescorer=other)
 
 
 def test_codes_reach_the_words_and_words_the_codes(trained, rng):

@@ -125,3 +125,14 @@ assert not {{"keras_vqem", "sentencepiece"}} & set(sys.modules)
 def test_max_tokens_leaves_room_for_a_word(model, tmp_path):
     with pytest.raises(ValueError, match="at least 2, a token and the end; received 1"):
         model.export(tmp_path / "x", max_tokens=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["LatentNMT"], indirect=True)
+def test_a_rescorer_is_exported_too(model, tmp_path):
+    teacher = small.exportable("Transformer")
+    model.export(tmp_path / "1", beams=3, rescorer=teacher)
+    loaded = tf.saved_model.load(str(tmp_path / "1"))
+    found = loaded.signatures["serving_default"](texts=tf.constant(TEXTS))
+    expected = model.translate(TEXTS, beams=3, rescorer=teacher)
+    assert [text.decode() for text in found["translations"].numpy()] == expected
