@@ -41,10 +41,13 @@ def make_model(arguments, data):
 
     images = data.images("train")
     height, width = images.shape[1:3]
+    # Its first guess is within a few levels from the first step on.
+    from_patches = arguments.network == "patch" and arguments.bottleneck != "gaussian"
+    spread = 4.0 if from_patches else None
     likelihood = (
-        layers.LogisticMixture(arguments.mixtures)
+        layers.LogisticMixture(arguments.mixtures, spread=spread)
         if arguments.likelihood == "mixture"
-        else layers.CategoricalPixels()
+        else layers.CategoricalPixels(spread=spread)
     )
     code_width = SLOTS * arguments.code_width
     if arguments.network == "paper":
@@ -67,7 +70,7 @@ def make_model(arguments, data):
         likelihood,
         image_size=(height, width),
     )
-    if arguments.network == "patch" and arguments.bottleneck != "gaussian":
+    if from_patches:
         model.start_from_patches(images[:20_000], arguments.seed)
     return model
 

@@ -15,11 +15,11 @@ class CategoricalPixels(PixelLikelihood):
     A pixel takes `levels` logits for each channel and, after those of all channels, one
     log-scale each. The log of a logistic density about `base` of that scale is added to
     the logits, so that the same head can start from a first guess of the image and
-    sharpen it. All outputs 0 mean a logistic about `base` with a scale of
-    `levels / 8`.
+    sharpen it. All outputs 0 mean a logistic about `base` with a scale of `spread`.
 
     Args:
         levels: How many values a channel has: 0 to `levels - 1`.
+        spread: About how far pixels lie from `base`, in levels: `levels / 8`.
 
     Example:
 

@@ -16,15 +16,15 @@ class LogisticMixture(PixelLikelihood):
     the tails. The mean of green depends linearly on red, and that of blue on red and
     green, so a pixel's channels are not independent even within a component.
 
-    The numbers of a pixel are, in [-1, 1] units and each kind with the components
-    innermost: `num_mixtures` logits; means of red, green and blue, to be added to
-    `base`; log-scales of the three; and three couplings before their tanh: red to
-    green, red to blue, green to blue. All outputs 0 mean a logistic about `base` with a
-    scale of `levels / 8`.
+    The numbers of a pixel are, each kind with the components innermost:
+    `num_mixtures` logits; means of red, green and blue, in multiples of `spread` and to
+    be added to `base`; logarithms of the three scales, also in multiples of `spread`;
+    and three couplings before their tanh: red to green, red to blue, green to blue.
 
     Args:
         num_mixtures: How many components.
         levels: How many values a channel has: 0 to `levels - 1`.
+        spread: About how far pixels lie from `base`, in levels: `levels / 8`.
 
     Example:
 
@@ -42,8 +42,8 @@ class LogisticMixture(PixelLikelihood):
         - [Salimans et al., 2017](https://arxiv.org/abs/1701.05517)
     """
 
-    def __init__(self, num_mixtures=5, levels=256):
-        super().__init__(levels)
+    def __init__(self, num_mixtures=5, levels=256, spread=None):
+        super().__init__(levels, spread)
         self.num_mixtures = whole_number("num_mixtures", num_mixtures, 1)
 
     @property
@@ -157,7 +157,7 @@ class LogisticMixture(PixelLikelihood):
         parts = ops.split(outputs, [M, M + count, M + 2 * count], axis=-1)
         logits, means, scales, couplings = (self._rows(part) for part in parts)
         # Split, not sliced: each slice's gradient would be a table of its own.
-        means = ops.split(means, self.channels)
+        means = ops.split(self._unit_spread * means, self.channels)
         scales = ops.reshape(self._scale(scales), (self.channels, M, -1))
         couplings = ops.split(ops.tanh(couplings), self.channels)
         return logits, means, scales, couplings

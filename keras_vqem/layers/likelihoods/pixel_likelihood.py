@@ -25,12 +25,21 @@ class PixelLikelihood:
 
     Args:
         levels: How many values a channel has: 0 to `levels - 1`.
+        spread: About how far pixels lie from the first guess, in levels: the scale
+            that outputs of 0 stand for, `levels / 8` by default. With a good first
+            guess it should be small, or training starts with finding that out, and
+            each of its steps moves the means by too much.
     """
 
     channels = 3
 
-    def __init__(self, levels=256):
+    def __init__(self, levels=256, spread=None):
         self.levels = whole_number("levels", levels, 2, "8-bit images have 256.")
+        self.spread = self.levels / 8 if spread is None else float(spread)
+        if not self.spread > 0:
+            raise ValueError(f"`spread` must be more than 0, received {spread!r}.")
+        # The same in [-1, 1] units.
+        self._unit_spread = self.spread * 2 / (self.levels - 1)
 
     def _to_unit(self, values):
         """0 .. levels - 1 to [-1, 1]."""
@@ -42,8 +51,8 @@ class PixelLikelihood:
         return ops.clip(values, 0.0, self.levels - 1.0)
 
     def _scale(self, outputs):
-        """Positive scales in [-1, 1] units; an output of 0 stands for levels / 8."""
-        start = math.log(self.levels / 8 * 2 / (self.levels - 1))
+        """Positive scales in [-1, 1] units; an output of 0 stands for `spread`."""
+        start = math.log(self._unit_spread)
         return ops.exp(ops.clip(outputs + start, *LOG_SCALES))
 
     def _check_outputs(self, outputs):
@@ -105,7 +114,7 @@ class PixelLikelihood:
         return noise + 2.0**-24
 
     def get_config(self):
-        return {"levels": self.levels}
+        return {"levels": self.levels, "spread": self.spread}
 
     @classmethod
     def from_config(cls, config):

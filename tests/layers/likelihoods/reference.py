@@ -13,27 +13,28 @@ def logistic(x):
     return 0.5 * (1 + math.tanh(0.5 * x))
 
 
-def start(levels):
-    # levels / 8 pixel values, in units where the range is 2 wide.
-    return math.log(levels / 8 * 2 / (levels - 1))
+def start(levels, spread=None):
+    # levels / 8 pixel values, if not said otherwise, where the range is 2 wide.
+    return math.log((spread or levels / 8) * 2 / (levels - 1))
 
 
 def bounded(log_scale):
     return min(max(log_scale, -7.0), 7.0)
 
 
-def mixture_table(outputs, levels, mixtures, base=None):
+def mixture_table(outputs, levels, mixtures, base=None, spread=None):
     """Salimans et al. 2017, equations 2 and 3."""
     outputs = np.asarray(outputs, "float64")
     logits = outputs[:mixtures]
     means, log_scales, couplings = outputs[mixtures:].reshape(3, 3, mixtures)
+    means = means * math.exp(start(levels, spread))
     weights = np.exp(logits - logits.max())
     weights /= weights.sum()
     unit = [2 * k / (levels - 1) - 1 for k in range(levels)]
     guess = [0.0] * 3 if base is None else [2 * b / (levels - 1) - 1 for b in base]
 
     def bin_probability(k, mean, log_scale):
-        scale = math.exp(bounded(log_scale + start(levels)))
+        scale = math.exp(bounded(log_scale + start(levels, spread)))
         half = 1 / (levels - 1)
         upper = logistic((unit[k] + half - mean) / scale) if k < levels - 1 else 1.0
         lower = logistic((unit[k] - half - mean) / scale) if k > 0 else 0.0
@@ -53,12 +54,12 @@ def mixture_table(outputs, levels, mixtures, base=None):
     return table
 
 
-def categorical_table(outputs, levels, base=None):
+def categorical_table(outputs, levels, base=None, spread=None):
     outputs = np.asarray(outputs, "float64")
     base = [(levels - 1) / 2] * 3 if base is None else base
     channels = []
     for c in range(3):
-        log_scale = bounded(outputs[3 * levels + c] + start(levels))
+        log_scale = bounded(outputs[3 * levels + c] + start(levels, spread))
         scale = math.exp(log_scale) * (levels - 1) / 2
         p = np.zeros(levels)
         for k in range(levels):

@@ -12,13 +12,14 @@ from tests.layers.likelihoods import reference
 LEVELS = 6
 MIXTURES = 3
 SMALL = [CategoricalPixels(LEVELS), LogisticMixture(MIXTURES, LEVELS)]
+NARROW = [CategoricalPixels(LEVELS, 0.4), LogisticMixture(MIXTURES, LEVELS, 0.4)]
 BYTES = [CategoricalPixels(), LogisticMixture(4)]
 # All colours as an image of one row.
 COLOURS = np.indices((LEVELS,) * 3).reshape(3, -1).T[None, None].astype("int32")
 
 
 def name(likelihood):
-    return f"{type(likelihood).__name__}-{likelihood.levels}"
+    return f"{type(likelihood).__name__}-{likelihood.levels}-{likelihood.spread}"
 
 
 small = pytest.mark.parametrize("likelihood", SMALL, ids=name)
@@ -42,8 +43,8 @@ def table(likelihood, outputs, base=None):
 
 def exact(likelihood, outputs, base=None):
     if isinstance(likelihood, CategoricalPixels):
-        return reference.categorical_table(outputs, LEVELS, base)
-    return reference.mixture_table(outputs, LEVELS, MIXTURES, base)
+        return reference.categorical_table(outputs, LEVELS, base, likelihood.spread)
+    return reference.mixture_table(outputs, LEVELS, MIXTURES, base, likelihood.spread)
 
 
 def batch(likelihood, rng, shape=(2, 3, 5)):
@@ -53,13 +54,15 @@ def batch(likelihood, rng, shape=(2, 3, 5)):
     return outputs.astype("float32"), images.astype("int32"), base.astype("float32")
 
 
-@small
+@pytest.mark.parametrize("likelihood", SMALL + NARROW, ids=name)
 @with_and_without_base
 @pytest.mark.parametrize("seed", range(3))
 def test_probabilities_follow_the_equations_and_sum_to_one(likelihood, based, seed):
     outputs, base = pixel(likelihood, np.random.default_rng(seed), based)
     p = table(likelihood, outputs, base)
-    np.testing.assert_allclose(p, exact(likelihood, outputs, base), rtol=2e-5)
+    np.testing.assert_allclose(
+        p, exact(likelihood, outputs, base), rtol=2e-5, atol=1e-10
+    )
     assert p.sum() == pytest.approx(1.0, abs=1e-5)
 
 
@@ -146,7 +149,7 @@ def test_means_are_those_of_all_levels(likelihood, based, rng):
 def test_means_follow_the_couplings():
     # One narrow component: red at 60 beyond mid-grey, green half of that, blue both.
     likelihood = LogisticMixture(1)
-    reach = 60 / 127.5
+    reach = 60 / likelihood.spread
     outputs = np.zeros((1, 10), "float32")
     outputs[0, 1] = reach
     outputs[0, 4:7] = -3.0
@@ -181,7 +184,7 @@ def test_extremes_are_finite_and_so_are_their_gradients(likelihood, size, rng):
 @pytest.mark.parametrize("level", [0, 1, 128, 255])
 def test_bins_keep_their_digits_where_differences_underflow(distance, log_scale, level):
     outputs = np.zeros((1, 10))
-    outputs[0, 1] = distance
+    outputs[0, 1] = distance / np.exp(reference.start(256))
     outputs[0, 4:7] = log_scale
     nats = LogisticMixture(1).log_prob(outputs, np.full((1, 3), level))
     # Longer floats and the log of either tail's difference.
@@ -323,3 +326,8 @@ def test_bad_levels_get_the_remedy(likelihood, levels):
 def test_bad_numbers_of_mixtures_are_named():
     with pytest.raises(ValueError, match="`num_mixtures`.*at least 1, received 0"):
         LogisticMixture(0)
+
+
+def test_bad_spreads_are_named():
+    with pytest.raises(ValueError, match="`spread` must be more than 0, received 0"):
+        LogisticMixture(spread=0)
