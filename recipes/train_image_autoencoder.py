@@ -41,9 +41,9 @@ def make_model(arguments, data):
 
     images = data.images("train")
     height, width = images.shape[1:3]
-    # Its first guess is within a few levels from the first step on.
+    # Its first guess is within a few levels, of 128, from the first step on.
     from_patches = arguments.network == "patch" and arguments.bottleneck != "gaussian"
-    spread = 4.0 if from_patches else None
+    spread, unit = (4.0, 1 / 32) if from_patches else (None, 1.0)
     likelihood = (
         layers.LogisticMixture(arguments.mixtures, spread=spread)
         if arguments.likelihood == "mixture"
@@ -62,6 +62,7 @@ def make_model(arguments, data):
             blocks=arguments.blocks,
             pixel_channels=arguments.pixel_channels,
             pixel_blocks=arguments.pixel_blocks,
+            unit=unit,
         )
     model = models.ImageVQVAE(
         compressor,
@@ -108,7 +109,7 @@ def main(arguments=None):
     )
     add("--code-width", type=int, default=16, help="of a code's vector (%(default)s)")
     add("--latent", type=int, default=64, help="of a VAE's cell (%(default)s)")
-    add_em_arguments(codes, samples=5, temperature=0.02, revival=0.01)
+    add_em_arguments(codes, samples=5, temperature=1.0, revival=0.01)
     arguments = parser.parse_args(arguments)
 
     path = image_run.train_on_images(

@@ -21,6 +21,9 @@ class PatchDecompressor(keras.layers.Layer):
         blocks: Its residual blocks.
         pixel_channels: Of the network on pixels, and of the features that come out.
         pixel_blocks: Its residual blocks.
+        unit: What 1 in the vectors means, where pixels go from -1 to 1. If it is about
+            the error that codes leave, distances between codes are about 1, whatever
+            the images, and a step of the optimizer is small beside them.
         **kwargs: Arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -45,6 +48,7 @@ class PatchDecompressor(keras.layers.Layer):
         blocks=2,
         pixel_channels=32,
         pixel_blocks=2,
+        unit=1.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -53,6 +57,7 @@ class PatchDecompressor(keras.layers.Layer):
         self.blocks = blocks
         self.pixel_channels = pixel_channels
         self.pixel_blocks = pixel_blocks
+        self.unit = unit
 
     def build(self, input_shape):
         policy, cells = self.dtype_policy, (None, None, None)
@@ -80,6 +85,7 @@ class PatchDecompressor(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs):
+        inputs = inputs * self.unit
         base = from_patches(self.linear(inputs), self.patch)
         x = self.inward(inputs)
         for block in self.cell_stack:
@@ -97,4 +103,5 @@ class PatchDecompressor(keras.layers.Layer):
             "blocks": self.blocks,
             "pixel_channels": self.pixel_channels,
             "pixel_blocks": self.pixel_blocks,
+            "unit": self.unit,
         }

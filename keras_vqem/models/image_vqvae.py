@@ -211,9 +211,10 @@ class ImageVQVAE(OwnLoss):
             self.bottleneck.codebook.shape[-1],
             seed,
         )
-        self.compressor.linear.set_weights([start.basis, -start.mean @ start.basis])
+        inward = start.basis / self.decompressor.unit
+        self.compressor.linear.set_weights([inward, -start.mean @ inward])
         self.decompressor.linear.set_weights([start.basis.T, start.mean])
-        self.bottleneck.codebook.assign(start.codebooks)
+        self.bottleneck.codebook.assign(start.codebooks / self.decompressor.unit)
         if hasattr(self.bottleneck, "counts"):
             self.bottleneck.counts.assign(start.counts)
 

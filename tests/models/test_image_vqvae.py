@@ -15,7 +15,7 @@ def make_model(bottleneck=None, likelihood=None, **kwargs):
         layers.PatchCompressor(code_width=24, channels=8, blocks=1),
         bottleneck
         or layers.VQEMBottleneck(32, num_samples=5, groups=layers.Slices(3), seed=0),
-        layers.PatchDecompressor(channels=8, blocks=1, pixel_channels=8),
+        layers.PatchDecompressor(channels=8, blocks=1, pixel_channels=8, unit=0.1),
         likelihood or layers.LogisticMixture(num_mixtures=2),
         image_size=(16, 16),
         **kwargs,
