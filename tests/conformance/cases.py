@@ -1,6 +1,7 @@
 """Every bottleneck, by one table. A new one is a new row."""
 
 import keras
+import pytest
 
 from keras_vqem import layers
 
@@ -56,6 +57,16 @@ EXACT = [n for n in CASES if n.startswith(("hard_em", "vq")) and "revival" not i
 SAMPLED = [name for name in CASES if not name.startswith(("hard_em", "vq"))]
 DISCRETE = [name for name in CASES if name != "gaussian"]
 NEAREST = [name for name in CASES if name.startswith(("hard_em", "soft_em", "vq"))]
+
+KINDS = ("hard_em", "soft_em_slices", "vq", "gaussian")
+
+
+def one_of_each_kind(names):
+    """Parameters of a test that takes long: all but a few of them are slow ones."""
+    return [
+        name if name in KINDS else pytest.param(name, marks=pytest.mark.slow)
+        for name in names
+    ]
 
 
 def make_layer(case, **settings):

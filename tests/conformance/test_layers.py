@@ -19,6 +19,7 @@ from tests.conformance.cases import (
     make_layer,
     make_model,
     metric_results,
+    one_of_each_kind,
     state,
 )
 
@@ -155,7 +156,7 @@ def test_mixed_precision(name, policy, rng):
     np.testing.assert_array_equal(layer.decode(layer.encode(x)), layer(x)["quantized"])
 
 
-@every_layer
+@pytest.mark.parametrize("name", one_of_each_kind(CASES))
 def test_xla(name, rng):
     x = make_data(rng)
     model = compile_model(make_model(name), jit_compile=True)

@@ -60,6 +60,7 @@ def test_subclassed_model(settings, rng):
     assert np.isfinite(list(losses.values())).all()
 
 
+@pytest.mark.slow
 def test_masked_model_compiled_by_xla(rng):
     x = make_data(rng, 40)
     x[:, 4:] = 0.0
@@ -92,6 +93,7 @@ def test_exported_subclassed_model_is_pure(tmp_path, rng):
     )
 
 
+@pytest.mark.slow
 def test_evaluate_and_predict_on_two_replicas(strategy, rng):
     x = make_data(rng, 21)
     single = Autoencoder()

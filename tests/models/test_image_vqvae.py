@@ -106,7 +106,10 @@ def test_k_means_finds_clusters(rng):
     ],
     ids=lambda layer: type(layer).__name__,
 )
-@pytest.mark.parametrize("likelihood", ["CategoricalPixels", "LogisticMixture"])
+@pytest.mark.parametrize(
+    "likelihood",
+    ["LogisticMixture", pytest.param("CategoricalPixels", marks=pytest.mark.slow)],
+)
 def test_it_learns_saves_and_loads(tmp_path, images, bottleneck, likelihood):
     keras.utils.set_random_seed(0)
     bottleneck = type(bottleneck).from_config(bottleneck.get_config())

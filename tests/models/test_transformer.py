@@ -171,6 +171,7 @@ def test_a_loss_of_the_user_is_refused():
         small.transformer().compile(loss="mse")
 
 
+@pytest.mark.slow
 def test_two_replicas_train_as_one(rng, strategy):
     inputs = small.batch(rng, rows=8)
 

@@ -107,6 +107,7 @@ def test_decoding_benchmark_times_exported_graphs(recipe, tmp_path, capsys):
         assert f"| {name} | {result['median_ms']:.1f} |" in printed
 
 
+@pytest.mark.slow
 def test_decoding_benchmark_writes_the_lengths_it_says(recipe, tmp_path):
     benchmark = recipe("benchmark_decoding")
     arguments = benchmark.argparse.Namespace(
@@ -165,6 +166,7 @@ def test_other_data_do_not_continue_a_run(runs, tiny, recipe, tmp_path):
         recipe("train_transformer").main([*arguments, "--resume"])
 
 
+@pytest.mark.slow
 def test_a_run_on_two_replicas(tiny, recipe, tmp_path):
     """In a process of its own: TensorFlow's collectives do not like two strategies."""
     run, script = tmp_path / "run", recipe("train_transformer").__file__
