@@ -8,6 +8,7 @@ import os
 import pathlib
 import pkgutil
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -134,3 +135,51 @@ def test_every_package_is_installed():
         for path in (ROOT / "keras_vqem").rglob("__init__.py")
     }
     assert listed == found | {"keras_vqem.saved_models"}
+
+
+def test_presets_come_with_the_wheel(tmp_path):
+    source, wheels = tmp_path / "source", tmp_path / "wheels"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for name in ("keras_vqem", "saved_models"):
+        shutil.copytree(ROOT / name, source / name)
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps"]
+    pip += ["--no-build-isolation", "--no-index", "-w", wheels, source]
+    subprocess.run(pip, check=True, capture_output=True, timeout=300)
+    [wheel] = wheels.iterdir()
+    installed = tmp_path / "installed"
+    shutil.unpack_archive(wheel, installed, "zip")
+    script = """
+import sys, keras_vqem
+from keras_vqem import zoo
+assert keras_vqem.__file__.startswith(sys.argv[1]), keras_vqem.__file__
+model = zoo.load("multi30k_en_de_teacher")
+print([entry.name for entry in zoo.entries()], model.translate(["A dog runs."]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, installed],
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    names = sorted(path.parent.name for path in ROOT.glob("saved_models/*/config.json"))
+    assert str(names) in done.stdout and "Hund" in done.stdout
+    pages = installed / "keras_vqem" / "command" / "page.html"
+    assert pages.is_file()
+
+
+@pytest.mark.parametrize("entry", keras_vqem.zoo.entries(), ids=lambda e: e.name)
+def test_shipped_presets_say_what_they_are(entry):
+    assert entry.task and entry.data and entry.metrics
+    card = (ROOT / "saved_models" / entry.name / "README.md").read_text()
+    for name, value in entry.metrics.items():
+        assert f"| {name} | {value:.2f} |" in card
+    assert "## Limits" in card and "terms" in card
+
+
+def test_shipped_presets_are_small():
+    assert sum(entry.megabytes for entry in keras_vqem.zoo.entries()) < 60
