@@ -5,8 +5,8 @@
 Trains an autoregressive Transformer and a LatentNMT of the same width on sentences
 that a grammar makes, then sets them side by side on sentences that neither has seen:
 how many translations are right to the letter, and how long one takes. Both see the
-same batches for the same number of steps. A latent translator that is right in 99 of
-100 cases takes longer, and can go alone:
+same batches for the same number of steps. More steps make the latent translator right
+more often; it can go alone:
 
     python recipes/numbers_demo.py --models LatentNMT --steps 3000
 """
