@@ -89,7 +89,7 @@ def test_any_rank(name, shape, rng):
     np.testing.assert_array_equal(np.reshape(layer(x)["quantized"], flat.shape), flat)
 
 
-@every_layer
+@pytest.mark.parametrize("name", one_of_each_kind(CASES))
 def test_fit_learns(name, rng):
     x = make_data(rng)
     model = compile_model(make_model(name))
@@ -116,7 +116,7 @@ def test_config_round_trip(name, rng):
     assert_same(layer(x), copy(x))
 
 
-@every_layer
+@pytest.mark.parametrize("name", one_of_each_kind(CASES))
 def test_keras_round_trip(name, rng, tmp_path):
     x = make_data(rng)
     model = compile_model(make_model(name))
