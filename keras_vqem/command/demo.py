@@ -13,6 +13,10 @@ TEACHER, LATENT, IMAGES = (
     "multi30k_en_de_em",
     "cifar10_em",
 )
+NO_IMAGES = (
+    f"The image half is not here: the preset {IMAGES} is not installed. "
+    f"`keras-vqem zoo` lists the presets that are."
+)
 
 
 def add_arguments(parser):
@@ -89,7 +93,11 @@ def show_images(path):
     from keras_vqem.images import shapes
     from keras_vqem.models import ImageVQVAE
 
-    model = ImageVQVAE.from_preset(IMAGES)
+    try:
+        model = ImageVQVAE.from_preset(IMAGES)
+    except FileNotFoundError:
+        print(f"\n{NO_IMAGES}")
+        return
     images = shapes.images(10, size=model.image_size[0])[0]
     codes = np.asarray(model.encode(images))
     rows = [images, model.decode(codes), model.sample(10, seed=(0, 1))]

@@ -36,10 +36,6 @@ SENTENCES = (
 MAX_CHARACTERS, MAX_TOKENS = 400, 128
 MAX_BYTES, MAX_PIXELS = 8 * 2**20, 32 * 10**6
 ROUNDS, EXAMPLES, SAMPLES = 7, 8, 8
-NO_IMAGES = (
-    f"The image half is not here: the preset {demo.IMAGES} is not installed. "
-    f"`keras-vqem zoo` lists the presets that are."
-)
 
 
 def serve(port):
@@ -57,7 +53,7 @@ def serve(port):
             images_model = ImageVQVAE.from_preset(demo.IMAGES)
         except FileNotFoundError:
             images_model = None
-            print(NO_IMAGES)
+            print(demo.NO_IMAGES)
         app = create_app(teacher, latent, images_model)
         # Traces the graphs, so that the first visitor need not wait for it.
         for path in ("/api/translate", "/api/decode"):
@@ -122,7 +118,7 @@ def create_app(teacher, latent, images_model):
             "max_bytes": MAX_BYTES,
             "too_big": _too_big(),
             "latent": sentences.about(),
-            "images": pictures.about() if pictures else {"missing": NO_IMAGES},
+            "images": pictures.about() if pictures else {"missing": demo.NO_IMAGES},
         }
 
     @app.post("/api/translate")
@@ -139,7 +135,7 @@ def create_app(teacher, latent, images_model):
             return sentences.decode(text, codes)
 
     def the_pictures():
-        return pictures or flask.abort(404, NO_IMAGES)
+        return pictures or flask.abort(404, demo.NO_IMAGES)
 
     @app.get("/api/images/<int:number>")
     def example(number):

@@ -287,11 +287,7 @@ class ImageVQVAE(OwnLoss):
             )
         if not self.built:
             self.build()
-        archive = keras.export.ExportArchive()
-        archive.track(self)  # first: endpoints must find its weights
-        for name, endpoint in image_endpoints.of_images(self, max_samples).items():
-            archive.add_endpoint(name, *endpoint)
-        archive.write_out(str(filepath), verbose=False)
+        self._export(filepath, image_endpoints.of_images(self, max_samples))
 
     def get_config(self):
         def pack(part):

@@ -36,5 +36,14 @@ class OwnLoss(Presets, keras.Model):
             self.build()
         self.optimizer.build(self.trainable_variables)
 
+    def _export(self, filepath, endpoints, *others):
+        """Writes a SavedModel of endpoints that use this model, and others."""
+        archive = keras.export.ExportArchive()
+        for model in (self, *others):  # first: endpoints must find the weights
+            archive.track(model)
+        for name, endpoint in endpoints.items():
+            archive.add_endpoint(name, *endpoint)
+        archive.write_out(str(filepath), verbose=False)
+
     def compile_from_config(self, config):
         self.compile(**keras.saving.deserialize_keras_object(config))

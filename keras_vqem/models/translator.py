@@ -252,14 +252,8 @@ class Translator(OwnLoss):
             )
         if not self.built:
             self.build()
-        archive = keras.export.ExportArchive()
-        # First: endpoints must find the weights, those of a rescorer too.
-        for model in (self, *options.values()):
-            if isinstance(model, keras.Model):
-                archive.track(model)
-        for name, endpoint in self._endpoints(max_tokens, options).items():
-            archive.add_endpoint(name, *endpoint)
-        archive.write_out(str(filepath), verbose=False)
+        rescorers = [x for x in options.values() if isinstance(x, keras.Model)]
+        self._export(filepath, self._endpoints(max_tokens, options), *rescorers)
 
     def _endpoints(self, max_tokens, options):
         """A dict from names to functions and their signatures; the first is default."""

@@ -14,7 +14,7 @@ from keras_vqem.files import replacing
 
 _FILE_NAME = "epoch-{:04d}.npz"
 # What zipfile raises for files that are cut off or have flipped bytes.
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 _REMEDY = (
     "Build and compile the model with the arguments that the checkpoint was written "
     "with, or start a new run in another folder."

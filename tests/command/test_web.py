@@ -297,8 +297,8 @@ def test_a_model_without_a_prior_or_of_another_shape(pair):
 
 def test_a_missing_image_model_is_told(without_images):
     about = without_images.get("/api/about").json
-    assert about["images"] == {"missing": web.NO_IMAGES}
-    assert "cifar10_em is not installed" in web.NO_IMAGES
+    assert about["images"] == {"missing": demo.NO_IMAGES}
+    assert "cifar10_em is not installed" in demo.NO_IMAGES
     for method, path in [
         ("get", "/api/images/0"),
         ("post", "/api/images"),
@@ -337,9 +337,9 @@ def test_serve_loads_presets_and_listens(pair, tmp_path, monkeypatch, capsys):
     teacher, latent = pair
     with served(tmp_path, monkeypatch, TEACHER=teacher, LATENT=latent) as port:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/about") as answer:
-            assert json.load(answer)["images"] == {"missing": web.NO_IMAGES}
+            assert json.load(answer)["images"] == {"missing": demo.NO_IMAGES}
     said = capsys.readouterr().out
-    assert f"Open http://127.0.0.1:{port} " in said and web.NO_IMAGES in said
+    assert f"Open http://127.0.0.1:{port} " in said and demo.NO_IMAGES in said
 
 
 def test_a_port_in_use_is_told(capsys):

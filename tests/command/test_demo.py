@@ -1,0 +1,20 @@
+"""`keras-vqem demo` with the presets that ship."""
+
+from keras_vqem.command import demo, main
+from keras_vqem.models import LatentNMT, Transformer
+
+
+def test_both_translations_and_their_codes_are_shown(tmp_path, capsys):
+    path = tmp_path / "new" / "demo.png"
+    main.main(["demo", "--output", str(path)])
+    printed = capsys.readouterr().out
+    for model in (
+        Transformer.from_preset(demo.TEACHER),
+        LatentNMT.from_preset(demo.LATENT),
+    ):
+        for text in model.translate(demo.SENTENCES):
+            assert text in printed
+    assert printed.count("by way of the codes [") == len(demo.SENTENCES)
+    assert "times as fast" in printed and "keras-vqem zoo" in printed
+    # A picture, or in so many words why there is none.
+    assert path.is_file() != (demo.NO_IMAGES in printed)
