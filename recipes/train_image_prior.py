@@ -44,11 +44,18 @@ def main(arguments=None):
         val = image_run.validation_set({"symbols": symbols}, arguments.batch_size)
 
         def make_model():
-            return GridTransformer(
+            codebook = np.asarray(autoencoder.bottleneck.codebook)
+            slots, (num_codes, size) = codes.shape[-1], codebook.shape[-2:]
+            model = GridTransformer(
                 codes.shape[1:],
-                autoencoder.bottleneck.num_codes,
+                num_codes,
+                vector_width=size,
                 **image_run.grid_sizes(arguments),
             )
+            # Slots may share a codebook.
+            codebook = np.broadcast_to(codebook, (slots, num_codes, size))
+            model.start_from(codebook, codes[:10_000])
+            return model
 
         return run.Task(
             ArrayBatches({"symbols": codes}, arguments.batch_size, arguments.seed),

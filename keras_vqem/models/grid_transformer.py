@@ -1,6 +1,7 @@
 """GridTransformer: an autoregressive model of symbols on a grid, such as codes."""
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import ops
 
@@ -15,10 +16,10 @@ class GridTransformer(OwnLoss):
 
     A grid has `rows` x `columns` cells with `slots` symbols each, read row by row,
     cell by cell, slot by slot: 8 x 8 x 10 codes of the paper's CIFAR-10 model, or
-    32 x 32 x 3 numbers of an image. Each slot has symbols of its own. A symbol's
-    prediction sees the symbols before it through masked local attention, and also
-    directly the same slot of the cells to the left and above, of which neighbouring
-    symbols know most.
+    32 x 32 x 3 numbers of an image. Each slot has symbols of its own, and each symbol
+    a vector. A symbol's prediction sees the symbols before it through masked local
+    attention, and the vectors of those that know most of it also directly: the
+    symbols before it in its cell, and the cells to the left and in the row above.
 
     Args:
         grid: `(rows, columns, slots)`.
@@ -29,6 +30,7 @@ class GridTransformer(OwnLoss):
         filter_width: Of the feed-forward layers.
         block: Positions in a block of the local attention.
         dropout: After embeddings, attentions and feed-forward layers.
+        vector_width: Of a symbol's vector.
         **kwargs: Arguments of `keras.Model`.
 
     Call arguments:
@@ -64,6 +66,7 @@ class GridTransformer(OwnLoss):
         filter_width=512,
         block=160,
         dropout=0.0,
+        vector_width=16,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -80,10 +83,13 @@ class GridTransformer(OwnLoss):
         self.filter_width = filter_width
         self.block = block
         self.dropout = dropout
+        self.vector_width = vector_width
         rows, columns, slots = self.grid
         self.length = rows * columns * slots
-        # How far back the symbol before, the left cell's and the upper cell's are.
-        self.steps_back = (1, slots, columns * slots)
+        # How many cells back the left one is, and those in the row above: its right,
+        # middle and left one. At the grid's sides they are others, as good as none; in
+        # narrow grids some coincide, or with the cell itself.
+        self.cells_back = sorted({1, columns - 1, columns, columns + 1} - {0})
         policy = self.dtype_policy
         self.embedding_dropout = ReplicaDropout(dropout, dtype=policy)
         self.transformer = LocalTransformer(
@@ -93,16 +99,27 @@ class GridTransformer(OwnLoss):
 
     def build(self, input_shape=None):
         rows, columns, slots = self.grid
+        cell = slots * self.vector_width
         small = keras.initializers.RandomNormal(stddev=0.02)
 
         def add(name, *shape, initializer=small):
             return self.add_weight(name=name, shape=shape, initializer=initializer)
 
-        # The last row of each table stands for what lies outside the grid.
-        self.tables = [
-            add(f"symbols_{back}", slots * self.num_symbols + 1, self.width)
-            for back in self.steps_back
-        ]
+        def normal(size):
+            return keras.initializers.RandomNormal(stddev=size)
+
+        self.vectors = add(
+            "vectors", slots, self.num_symbols, self.vector_width, initializer=normal(1)
+        )
+        # From each slot's vector to all slots of the cell; only later ones use it.
+        self.own = add("own", cell, slots, self.width, initializer=normal(cell**-0.5))
+        number = len(self.cells_back)
+        self.neighbours = add(
+            "neighbours",
+            number * cell,
+            self.width,
+            initializer=normal((number * cell) ** -0.5),
+        )
         self.row_signal = add("rows", rows, 1, 1, self.width)
         self.column_signal = add("columns", columns, 1, self.width)
         self.slot_signal = add("slots", slots, self.width)
@@ -111,13 +128,51 @@ class GridTransformer(OwnLoss):
         self.transformer.build((None, None, self.width))
         self.built = True
 
-    # What goes in, what comes out.
+    def start_from(self, vectors, symbols):
+        """Starts from what symbols mean and how frequent they are, before `fit`.
 
-    def _table_rows(self, symbols):
-        """Symbols [B, T] of whole cells as rows of the tables."""
+        Symbols whose vectors lie close together are then alike from the first step on,
+        where it would have to be learned for each.
+
+        Args:
+            vectors: [slots, num_symbols, n], n up to `vector_width`: a codebook.
+            symbols: Integers [N, rows, columns, slots] to count, such as the codes of
+                some thousand images.
+        """
+        if not self.built:
+            self.build()
+        vectors, size = np.asarray(vectors, "float32"), self.vector_width
         slots = self.grid[2]
-        slot = ops.arange(ops.shape(symbols)[1]) % slots
-        return ops.cast(symbols, "int32") + slot * self.num_symbols
+        if vectors.shape[:2] != (slots, self.num_symbols) or vectors.shape[2] > size:
+            raise ValueError(
+                f"`vectors` must have shape ({slots}, {self.num_symbols}, n) with n up "
+                f"to {size}, received {vectors.shape}. Choose `vector_width` to be as "
+                f"large as the vectors."
+            )
+        rng = np.random.default_rng(0)
+        counts = 1.0 + np.stack(
+            [
+                np.bincount(np.ravel(symbols[..., s]), minlength=self.num_symbols)
+                for s in range(slots)
+            ]
+        )
+        shares = (counts / counts.sum(-1, keepdims=True))[..., None]
+        vectors = vectors - np.sum(shares * vectors, axis=1, keepdims=True)
+        power = np.sum(shares * np.square(vectors), axis=(1, 2), keepdims=True)
+        # Each slot's vectors as long, on average, as random ones would be.
+        vectors = vectors * np.sqrt(size / np.maximum(power, 1e-12))
+        padding = [(0, 0), (0, 0), (0, size - vectors.shape[2])]
+        self.vectors.assign(np.pad(vectors, padding))
+        # The log of a Gaussian around a prediction is linear in v and |v|^2.
+        length = np.square(vectors).sum(-1, keepdims=True) / size - 1.0
+        features = np.concatenate([vectors, length], axis=-1)
+        mixing = rng.normal(size=(slots, self.width, features.shape[-1]))
+        self.kernel.assign(
+            0.02 * size**-0.5 * np.einsum("swf,skf->swk", mixing, features)
+        )
+        self.bias.assign(np.log(shares[..., 0]))
+
+    # What goes in, what comes out.
 
     def _positions(self):
         """[T, D], one for each position of the grid."""
@@ -125,28 +180,38 @@ class GridTransformer(OwnLoss):
         signal = ops.reshape(signal, (self.length, self.width))
         return ops.cast(signal, self.compute_dtype)
 
-    def _embed(self, table_rows):
-        """[B, T, D] from table rows [3, B, T], one for each table."""
-        return sum(
-            ops.take(ops.cast(table, self.compute_dtype), rows, axis=0)
-            for table, rows in zip(self.tables, table_rows, strict=True)
-        )
+    def _own_kernel(self):
+        """[slots * vector_width, slots, D] with 0 from a slot to itself and before."""
+        slots = self.grid[2]
+        later = np.triu(np.ones((slots, slots)), 1).repeat(self.vector_width, axis=0)
+        return ops.cast(self.own * later[..., None], self.compute_dtype)
+
+    def _vector_table(self):
+        """[slots * num_symbols + 1, vector_width]; the last, 0, for outside."""
+        flat = ops.reshape(self.vectors, (-1, self.vector_width))
+        return ops.cast(ops.pad(flat, [[0, 1], [0, 0]]), self.compute_dtype)
 
     def _outside(self):
         return self.grid[2] * self.num_symbols
 
     def call(self, inputs, training=None):
-        symbols = inputs["symbols"]
-        flat = self._table_rows(ops.reshape(symbols, (-1, self.length)))
-        # The cell to the left of a row's first is the last of the row above: as good
-        # a neighbour as none.
+        rows, columns, slots = self.grid
+        cells = rows * columns
+        symbols = ops.reshape(inputs["symbols"], (-1, cells, slots))
+        table_rows = ops.cast(symbols, "int32") + ops.arange(slots) * self.num_symbols
+        vectors = ops.take(self._vector_table(), table_rows, axis=0)
+        vectors = ops.reshape(vectors, (-1, cells, slots * self.vector_width))
         before = [
-            ops.pad(flat, [[0, 0], [back, 0]], constant_values=self._outside())[
-                :, : self.length
-            ]
-            for back in self.steps_back
+            ops.pad(vectors, [[0, 0], [back, 0], [0, 0]])[:, :cells]
+            for back in self.cells_back
         ]
-        x = self._embed(before) + self._positions()
+        around = ops.matmul(
+            ops.concatenate(before, axis=-1),
+            ops.cast(self.neighbours, self.compute_dtype),
+        )
+        x = ops.einsum("bcv,vsw->bcsw", vectors, self._own_kernel())
+        x = x + around[:, :, None]
+        x = ops.reshape(x, (-1, self.length, self.width)) + self._positions()
         x = self.embedding_dropout(x, training=training)
         x = self.transformer(x, training=training)
         x = ops.reshape(x, (-1, *self.grid, self.width))
@@ -193,8 +258,13 @@ class GridTransformer(OwnLoss):
         """
         if not self.built:
             self.build()
-        positions, reach = self._positions(), max(self.steps_back)
-        slots = self.grid[2]
+        slots, number = self.grid[2], len(self.cells_back)
+        positions, table = self._positions(), self._vector_table()
+        own, neighbours = (
+            self._own_kernel(),
+            ops.cast(self.neighbours, self.compute_dtype),
+        )
+        reach, places = self._places()
 
         def step(ids, state, position):
             caches, before = state
@@ -202,9 +272,17 @@ class GridTransformer(OwnLoss):
             row = ids + (position - 1) % slots * self.num_symbols
             # The first symbol is fed for nothing: there is none before it.
             row = ops.where(position == 0, self._outside(), row)
-            before = ops.concatenate([before[:, 1:], row[:, None]], axis=1)
-            x = self._embed([before[:, reach - b, None] for b in self.steps_back])
-            x = x + positions[position]
+            before = ops.concatenate(
+                [before[:, 1:reach], row[:, None], before[:, reach:]], axis=1
+            )
+            seen = ops.take(before, ops.take(places, slot, axis=0), axis=1)
+            vectors = ops.reshape(
+                ops.take(table, seen, axis=0), (count, number + 1, -1)
+            )
+            around = ops.reshape(vectors[:, :number], (count, -1))
+            x = ops.matmul(around, neighbours)
+            x = x + ops.matmul(vectors[:, number], ops.take(own, slot, axis=1))
+            x = x[:, None] + positions[position]
             x, caches = self.transformer.step(x, caches)
             kernel = ops.cast(self.kernel[slot], self.compute_dtype)
             logits = ops.matmul(x[:, 0], kernel) + ops.cast(
@@ -219,7 +297,7 @@ class GridTransformer(OwnLoss):
 
         if prefix is not None:
             prefix = ops.cast(prefix, "int32")
-        before = ops.full((count, reach), self._outside(), dtype="int32")
+        before = ops.full((count, reach + 1), self._outside(), dtype="int32")
         ids = decoding.sample_search(
             step,
             (self.transformer.empty_caches(count), before),
@@ -232,6 +310,27 @@ class GridTransformer(OwnLoss):
         )
         return tf.reshape(ids, (count, *self.grid))
 
+    def _places(self):
+        """Where `sample` finds what a prediction sees among the symbols before it.
+
+        Returns:
+            How many symbols it must remember, and for each slot the places among
+            them, [slots, (number of neighbours + 1) * slots]: the neighbours' symbols,
+            then those of the cell itself. What is not known yet is found at the place
+            after them all.
+        """
+        slots = self.grid[2]
+        reach = (max(self.cells_back) + 1) * slots - 1
+        places = []
+        for slot in range(slots):
+            first = reach - slot
+            cells = [
+                first - back * slots + np.arange(slots) for back in self.cells_back
+            ]
+            cells.append(np.minimum(first + np.arange(slots), reach))
+            places.append(np.concatenate(cells))
+        return reach, np.stack(places).astype("int32")
+
     def get_config(self):
         return {
             **super().get_config(),
@@ -243,4 +342,5 @@ class GridTransformer(OwnLoss):
             "filter_width": self.filter_width,
             "block": self.block,
             "dropout": self.dropout,
+            "vector_width": self.vector_width,
         }

@@ -1,6 +1,7 @@
 """ImageTransformer: the autoregressive baseline, pixel by pixel."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_vqem.models.grid_transformer import GridTransformer
@@ -36,6 +37,13 @@ class ImageTransformer(GridTransformer):
 
     def __init__(self, height, width_in_pixels, block=256, **kwargs):
         super().__init__((height, width_in_pixels, 3), 256, block=block, **kwargs)
+
+    def build(self, input_shape=None):
+        super().build(input_shape)
+        # Waves over the values: those that are close start with vectors that are.
+        values = (np.arange(self.num_symbols) + 0.5) / self.num_symbols
+        waves = np.cos(np.pi * values[:, None] * np.arange(1, self.vector_width + 1))
+        self.vectors.assign(np.tile(2**0.5 * waves, (self.grid[2], 1, 1)))
 
     def call(self, inputs, training=None):
         return super().call({"symbols": inputs["images"]}, training=training)

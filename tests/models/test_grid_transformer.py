@@ -33,16 +33,61 @@ def test_a_prediction_sees_what_is_before_it_and_nothing_else(model, rng):
         assert place == 11 or np.abs(found[place + 1] - whole[place + 1]).max() > 1e-4
 
 
-def test_the_cell_above_is_seen_beyond_the_reach_of_attention(rng):
-    model = GridTransformer((3, 4, 1), 5, **{**SMALL, "depth": 1, "block": 1})
-    symbols = rng.integers(5, size=(1, 3, 4, 1))
+def test_the_row_above_is_seen_beyond_the_reach_of_attention(rng):
+    model = GridTransformer((3, 5, 1), 5, **{**SMALL, "depth": 1, "block": 1})
+    symbols = rng.integers(5, size=(1, 3, 5, 1))
     other = symbols.copy()
     other[0, 0, 1] = (other[0, 0, 1] + 1) % 5
     change = np.abs(model({"symbols": symbols}) - model({"symbols": other}))
-    # Local attention of block 1 sees two positions; the table of the row above adds
-    # position 5, straight below 1, and its neighbour.
-    changed = change.reshape(12, 5).max(-1) > 0
-    assert changed.nonzero()[0].tolist() == [2, 3, 5, 6]
+    # Position 1 is the left one of 2, and above 5, 6 and 7; attention with blocks of 1
+    # adds those one further.
+    changed = change.reshape(15, 5).max(-1) > 0
+    assert changed.nonzero()[0].tolist() == [2, 3, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_narrow_grids_are_causal_and_sampled_as_they_are_predicted(columns):
+    keras.utils.set_random_seed(2)
+    model = GridTransformer((3, columns, 2), 4, **SMALL)
+    found = model.sample(4, seed=(0, 0), temperature=0.0)
+    best = np.argmax(model({"symbols": found}), axis=-1)
+    np.testing.assert_array_equal(found, best)
+
+
+def test_it_starts_from_a_codebook_and_the_codes_frequencies(rng):
+    codebook = rng.normal(size=(2, 5, 3)) * [[[3.0]], [[0.1]]] + 7.0
+    symbols = np.minimum(rng.geometric(0.4, size=(50, 2, 3, 2)) - 1, 4)
+    model = GridTransformer((2, 3, 2), 5, **SMALL, vector_width=4)
+    model.compile()
+    model.start_from(codebook, symbols)
+    counts = np.stack(
+        [np.bincount(symbols[..., s].ravel(), minlength=5) for s in (0, 1)]
+    )
+    shares = (counts + 1) / (counts + 1).sum(-1, keepdims=True)
+    np.testing.assert_allclose(np.exp(model.bias), shares, rtol=1e-5)
+    # What it gives before training is close to that.
+    bits = model.evaluate({"symbols": symbols}, verbose=0, return_dict=True)["bits"]
+    entropy = -np.sum(counts / counts.sum(-1, keepdims=True) * np.log2(shares), -1)
+    assert abs(bits - entropy.mean()) < 0.05
+    # Whatever a slot's scale and place: centred, as long as random vectors.
+    vectors = np.asarray(model.vectors)
+    np.testing.assert_allclose(np.einsum("sk,skv->sv", shares, vectors), 0, atol=1e-5)
+    power = np.einsum("sk,skv->s", shares, np.square(vectors))
+    np.testing.assert_allclose(power, 4.0, rtol=1e-4)
+    # The same distances but for the scale.
+    np.testing.assert_allclose(
+        np.linalg.norm(vectors[0, 1:] - vectors[0, :1], axis=-1)
+        / np.linalg.norm(codebook[0, 1:] - codebook[0, :1], axis=-1),
+        np.linalg.norm(vectors[0, 1] - vectors[0, 0])
+        / np.linalg.norm(codebook[0, 1] - codebook[0, 0]),
+        rtol=1e-5,
+    )
+
+
+def test_vectors_of_another_shape_are_refused():
+    model = GridTransformer((2, 3, 2), 5, **SMALL, vector_width=4)
+    with pytest.raises(ValueError, match=r"\(2, 5, n\) with n up to 4.*Choose"):
+        model.start_from(np.zeros((2, 5, 6)), np.zeros((1, 2, 3, 2), "int32"))
 
 
 def test_probabilities_of_all_grids_sum_to_one():
