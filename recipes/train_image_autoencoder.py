@@ -83,7 +83,7 @@ def main(arguments=None):
     from keras_vqem.training import image_run
     from keras_vqem.training.em_arguments import add_em_arguments
 
-    image_run.add_arguments(parser, learning_rate=0.001)
+    image_run.add_arguments(parser, learning_rate=0.003, warmup=200)
     network = parser.add_argument_group("network")
     add = network.add_argument
     add("--network", choices=["patch", "paper"], default="patch", help="(%(default)s)")
@@ -109,7 +109,7 @@ def main(arguments=None):
     )
     add("--code-width", type=int, default=16, help="of a code's vector (%(default)s)")
     add("--latent", type=int, default=64, help="of a VAE's cell (%(default)s)")
-    add_em_arguments(codes, samples=5, temperature=1.0, revival=0.01)
+    add_em_arguments(codes, samples=5, temperature=0.1, revival=0.01)
     arguments = parser.parse_args(arguments)
 
     path = image_run.train_on_images(

@@ -1,9 +1,10 @@
 """Trains the prior over an autoencoder's codes: what makes them short to send.
 
     python recipes/train_image_prior.py --autoencoder runs/image_em \\
-        --data-dir data --run runs/image_em_prior
+        --data-dir data --run runs/image_em_prior --steps-per-epoch 375
 
-The codes of all training images, and of their mirror images, are computed once. Next:
+The codes of all training images, and of their mirror images, are computed once; to go
+through them all takes about an hour of one core. The paper's prior has --depth 6. Next:
 
     python recipes/evaluate_images.py --model runs/image_em --prior runs/image_em_prior
 """
@@ -17,12 +18,10 @@ def main(arguments=None):
     )
     from keras_vqem.training import image_run, run
 
-    image_run.add_arguments(parser, learning_rate=0.002, batch_size=32)
+    image_run.add_arguments(parser, learning_rate=0.002, batch_size=16)
     add = parser.add_argument
     add("--autoencoder", required=True, metavar="RUN", help="whose codes to predict")
-    image_run.add_grid_arguments(
-        parser, width=128, depth=6, filter_width=256, block=160
-    )
+    image_run.add_grid_arguments(parser, width=128, depth=2, filter_width=256, block=40)
     arguments = parser.parse_args(arguments)
 
     import numpy as np
@@ -58,7 +57,12 @@ def main(arguments=None):
             return model
 
         return run.Task(
-            ArrayBatches({"symbols": codes}, arguments.batch_size, arguments.seed),
+            ArrayBatches(
+                {"symbols": codes},
+                arguments.batch_size,
+                arguments.seed,
+                arguments.steps_per_epoch,
+            ),
             make_model,
             lambda model: model.evaluate(val, verbose=0, return_dict=True),
             validation=val,

@@ -18,6 +18,8 @@ class ArrayBatches:
         arrays: A dict of arrays with one row an example. They are not copied.
         batch_size: Rows in a batch.
         seed: Of the order.
+        steps: Batches of an epoch, if not as many as there are: for epochs that would
+            take too long otherwise. Each takes other rows.
 
     Example:
 
@@ -30,7 +32,7 @@ class ArrayBatches:
     TensorShape([32, 8, 8, 10])
     """
 
-    def __init__(self, arrays, batch_size, seed=0):
+    def __init__(self, arrays, batch_size, seed=0, steps=None):
         self.arrays = {name: np.asarray(array) for name, array in arrays.items()}
         counts = {name: len(array) for name, array in self.arrays.items()}
         if len(set(counts.values())) != 1:
@@ -47,11 +49,13 @@ class ArrayBatches:
                 f"of {self.batch_size}. Lower batch_size, or pass more."
             )
         self.seed = operator.index(seed)
-
-    @property
-    def steps_per_epoch(self):
-        """The number of batches of an epoch, the same for all epochs."""
-        return self.examples // self.batch_size
+        most = self.examples // self.batch_size
+        self.steps_per_epoch = most if steps is None else operator.index(steps)
+        if not 1 <= self.steps_per_epoch <= most:
+            raise ValueError(
+                f"There are {most} batches of {self.batch_size}: an epoch can have "
+                f"from 1 to {most} steps, not {steps}."
+            )
 
     def summary(self):
         """What there is, in a line."""

@@ -14,6 +14,7 @@ class ImageBatches(ArrayBatches):
         seed: Of the order and of the flips.
         flip: Whether each image is mirrored, left to right, in about half of the
             epochs.
+        steps: Batches of an epoch, if not as many as there are.
 
     Example:
 
@@ -26,14 +27,14 @@ class ImageBatches(ArrayBatches):
     TensorShape([32, 32, 32, 3])
     """
 
-    def __init__(self, images, batch_size, seed=0, flip=False):
+    def __init__(self, images, batch_size, seed=0, flip=False, steps=None):
         images = np.asarray(images)
         if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
             raise ValueError(
                 f"images must be uint8 of shape [N, H, W, 3], not {images.dtype} of "
                 f"shape {list(images.shape)}. Pass what ImageData.images returns."
             )
-        super().__init__({"images": images}, batch_size, seed)
+        super().__init__({"images": images}, batch_size, seed, steps)
         self.flip = flip
 
     def _changes(self, rng):

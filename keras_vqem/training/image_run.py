@@ -24,6 +24,9 @@ def add_arguments(parser, learning_rate, warmup=500, batch_size=64):
     learning = run.add_learning_arguments(parser, learning_rate, warmup)
     add = learning.add_argument
     add("--batch-size", type=int, default=batch_size, help="examples (%(default)s)")
+    add("--steps-per-epoch", type=int, metavar="N", help="(as many as there are)")
+    # Their epochs are few, and each changes much: the last one is the best.
+    parser.set_defaults(epochs=6, average=1)
     return learning
 
 
@@ -54,7 +57,11 @@ def train_on_images(arguments, make_model):
         val = validation_set({"images": data.images("val")}, arguments.batch_size)
         return run.Task(
             ImageBatches(
-                data.images("train"), arguments.batch_size, arguments.seed, flip=True
+                data.images("train"),
+                arguments.batch_size,
+                arguments.seed,
+                flip=True,
+                steps=arguments.steps_per_epoch,
             ),
             lambda: make_model(data),
             lambda model: model.evaluate(val, verbose=0, return_dict=True),
