@@ -5,7 +5,8 @@
 
 By default the BLEU of real translations of the validation set, that of translations
 written from the codes of the true ones, and the perplexity of the codebook; any other
-metric in metrics.jsonl by --metrics.
+metric in metrics.jsonl by --metrics. --against minutes sets what training bought
+against what it took.
 """
 
 import argparse
@@ -18,6 +19,12 @@ LABELS = {
     "perplexity": "codebook perplexity",
     "latent_prediction": "predictor, nats a code",
     "reconstruction": "decoder, nats a token",
+    "val_reconstruction": "validation, bits/dim given the codes",
+    "val_perplexity": "codebook perplexity, validation",
+}
+AXES = {
+    "epoch": ("epoch", lambda line: line["epoch"]),
+    "minutes": ("minutes of training", lambda line: line["training_seconds"] / 60),
 }
 # Distinguishable with any kind of colour vision, and in print.
 COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
@@ -34,7 +41,7 @@ def named_run(text):
     return name, folder
 
 
-def plot(runs, metrics, output):
+def plot(runs, metrics, against, output):
     """Draws one panel a metric, one line a run, and writes the picture."""
     import matplotlib
 
@@ -46,18 +53,19 @@ def plot(runs, metrics, output):
     figure, axes = plt.subplots(
         1, len(metrics), figsize=(4.2 * len(metrics), 3.4), squeeze=False
     )
+    label, position = AXES[against]
     for axis, metric in zip(axes[0], metrics, strict=True):
         for color, (name, folder) in zip(COLORS, runs, strict=False):
             lines = [m for m in RunFolder(folder).metrics() if metric in m]
             axis.plot(
-                [m["epoch"] for m in lines],
+                [position(m) for m in lines],
                 [m[metric] for m in lines],
                 label=name,
                 color=color,
                 marker=".",
             )
         axis.set_title(LABELS.get(metric, metric), fontsize=10)
-        axis.set_xlabel("epoch")
+        axis.set_xlabel(label)
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0, 0].legend(frameon=False, fontsize=9)
@@ -85,11 +93,12 @@ def main(arguments=None):
         nargs="+",
         default=["val_bleu", "val_teacher_forced_bleu", "perplexity"],
     )
+    add("--against", choices=list(AXES), default="epoch", help="(%(default)s)")
     add("--output", type=pathlib.Path, required=True, metavar="PNG")
     arguments = parser.parse_args(arguments)
     if len(arguments.run) > len(COLORS):
         parser.error(f"at most {len(COLORS)} runs in one picture")
-    plot(arguments.run, arguments.metrics, arguments.output)
+    plot(arguments.run, arguments.metrics, arguments.against, arguments.output)
     print(f"wrote {arguments.output}")
 
 

@@ -88,6 +88,9 @@ def test_curves_of_runs(runs, recipe, tmp_path):
     picture = matplotlib.image.imread(tmp_path / "curves.png")
     blue = np.all(np.abs(picture[..., :3] - (0, 0x72 / 255, 0xB2 / 255)) < 0.02, -1)
     assert picture.shape[1] > picture.shape[0] and blue.sum() > 100
+    other = [*arguments, "--against", "minutes", "--output", str(tmp_path / "m.png")]
+    plot_runs.main(other)
+    assert np.any(matplotlib.image.imread(tmp_path / "m.png") != picture)
     with pytest.raises(SystemExit):
         plot_runs.main(["--run", "x=nowhere", "--output", str(tmp_path / "x.png")])
 
