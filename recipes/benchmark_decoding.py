@@ -124,7 +124,7 @@ def main(arguments=None):
     arguments = parser.parse_args(arguments)
 
     from keras_vqem.evaluation import latency
-    from keras_vqem.evaluation.translation_report import circumstances
+    from keras_vqem.evaluation.circumstances import circumstances
     from keras_vqem.files import write_json
 
     with tempfile.TemporaryDirectory() as folder:

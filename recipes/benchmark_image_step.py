@@ -78,8 +78,8 @@ def main(arguments=None):
         parser.error("--batch-size and --rounds must be at least 1")
 
     from keras_vqem.evaluation import latency
+    from keras_vqem.evaluation.circumstances import circumstances
     from keras_vqem.evaluation.trained import load_model
-    from keras_vqem.evaluation.translation_report import circumstances
     from keras_vqem.files import write_json
     from keras_vqem.models import ImageVQVAE
 

@@ -94,8 +94,8 @@ def main(arguments=None):
     add("--json", type=Path, metavar="FILE", help="write all numbers as JSON too")
     options = parser.parse_args(arguments)
 
+    from keras_vqem.evaluation.circumstances import circumstances
     from keras_vqem.evaluation.trained import load_model
-    from keras_vqem.evaluation.translation_report import circumstances
     from keras_vqem.files import write_json
     from keras_vqem.models import ImageTransformer, ImageVQVAE
 

@@ -109,6 +109,7 @@ def main(arguments=None):
         parser.error(f"--beams {options.beams} has a number twice")
 
     from keras_vqem.evaluation import translation_report as report
+    from keras_vqem.evaluation.circumstances import circumstances
     from keras_vqem.evaluation.trained import model_file
     from keras_vqem.files import write_json
     from keras_vqem.text import ParallelCorpus, TranslationData
@@ -146,7 +147,7 @@ def main(arguments=None):
             "data": str(options.data),
             "split": options.split,
             "sentences": len(corpus),
-            **report.circumstances(),
+            **circumstances(),
             "entries": entries,
             "samples": samples,
         }

@@ -139,7 +139,7 @@ def main(arguments=None):
     for row in range(5):
         print(f"{test.sources[row]}\n  -> {samples[name][row]}")
     if arguments.json:
-        from keras_vqem.evaluation.translation_report import circumstances
+        from keras_vqem.evaluation.circumstances import circumstances
         from keras_vqem.files import write_json
 
         settings = {k: v for k, v in vars(arguments).items() if k != "json"}

@@ -2,33 +2,10 @@
 
 import dataclasses
 import itertools
-import os
-import platform
-from importlib import metadata
 
 import numpy as np
-import tensorflow as tf
 
-import keras_vqem
 from keras_vqem.evaluation import codes, latency, translation_scores
-
-PACKAGES = ("keras", "numpy", "sacrebleu", "tensorflow", "tensorflow-text")
-
-
-def circumstances():
-    """Versions and machine: what a latency cannot be read without."""
-    versions = {name: metadata.version(name) for name in PACKAGES}
-    versions |= {"python": platform.python_version()}
-    versions |= {"keras_vqem": keras_vqem.__version__}
-    machine = {
-        "cores": len(os.sched_getaffinity(0)),
-        "processor": platform.processor() or platform.machine(),
-        "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads(),
-        "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
-        "threads_from_environment": os.environ.get("TF_NUM_INTRAOP_THREADS"),
-        "gpus": len(tf.config.list_physical_devices("GPU")),
-    }
-    return {"versions": versions, "machine": machine}
 
 
 def quality(model, corpus, batch_size=64, **options):

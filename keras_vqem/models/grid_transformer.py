@@ -141,8 +141,8 @@ class GridTransformer(OwnLoss):
         """
         if not self.built:
             self.build()
-        vectors, size = np.asarray(vectors, "float32"), self.vector_width
-        slots = self.grid[2]
+        vectors, symbols = np.asarray(vectors, "float32"), np.asarray(symbols)
+        slots, size = self.grid[2], self.vector_width
         if vectors.shape[:2] != (slots, self.num_symbols) or vectors.shape[2] > size:
             raise ValueError(
                 f"`vectors` must have shape ({slots}, {self.num_symbols}, n) with n up "
