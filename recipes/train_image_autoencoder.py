@@ -42,8 +42,10 @@ def make_model(arguments, data):
     images = data.images("train")
     height, width = images.shape[1:3]
     # Its first guess is within a few levels, of 128, from the first step on.
-    from_patches = arguments.network == "patch" and arguments.bottleneck != "gaussian"
-    spread, unit = (4.0, 1 / 32) if from_patches else (None, 1.0)
+    from_patches = arguments.network == "patch"
+    spread = 4.0 if from_patches else None
+    # A VAE's latents have a variance of 1, whatever the pixels.
+    unit = 1 / 32 if from_patches and arguments.bottleneck != "gaussian" else 1.0
     likelihood = (
         layers.LogisticMixture(arguments.mixtures, spread=spread)
         if arguments.likelihood == "mixture"

@@ -1,9 +1,11 @@
 """ImageVQVAE: the paper's autoencoder of images, through a grid of codes."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_vqem.layers import (
+    GaussianBottleneck,
     ImageCompressor,
     ImageDecompressor,
     PatchCompressor,
@@ -185,24 +187,29 @@ class ImageVQVAE(OwnLoss):
 
         A minute's work that the network would need hours for: afterwards the linear
         paths of `PatchCompressor` and `PatchDecompressor` and the codebooks are a good
-        code of their own, and training improves on it. Call it before `fit`.
+        code of their own, and training improves on it. Call it before `fit`. A VAE
+        starts as probabilistic PCA, with the likelihood's `spread` as its noise.
 
         Args:
             images: uint8 [N, H, W, 3] to learn from; some thousands.
             seed: Of k-means.
         """
-        groups = self.bottleneck.groups
-        if (
-            not isinstance(self.compressor, PatchCompressor)
-            or type(groups) is not Slices
+        groups = getattr(self.bottleneck, "groups", None)
+        gaussian = isinstance(self.bottleneck, GaussianBottleneck)
+        if not isinstance(self.compressor, PatchCompressor) or not (
+            gaussian or type(groups) is Slices
         ):
             raise ValueError(
                 "Starting from patches needs a PatchCompressor, a PatchDecompressor "
-                "and a codebook for each group: a bottleneck with groups=Slices(n). "
+                "and a codebook for each group: a bottleneck with groups=Slices(n), or "
+                "a GaussianBottleneck. "
                 f"Received {type(self.compressor).__name__} and groups {groups!r}."
             )
         if not self.built:
             self.build()
+        if gaussian:
+            self._start_gaussian(images, seed)
+            return
         start = patch_start.find(
             images,
             self.compressor.patch,
@@ -217,6 +224,35 @@ class ImageVQVAE(OwnLoss):
         self.bottleneck.codebook.assign(start.codebooks / self.decompressor.unit)
         if hasattr(self.bottleneck, "counts"):
             self.bottleneck.counts.assign(start.counts)
+
+    def _start_gaussian(self, images, seed):
+        kernel, bias = (np.array(w) for w in self.bottleneck.get_weights())
+        latents = len(bias) // 2
+        start = patch_start.find_gaussian(
+            images,
+            self.compressor.patch,
+            min(self.compressor.code_width, latents),
+            self.likelihood.spread / 127.5,
+            seed,
+        )
+        used = len(start.log_variances)
+        # The compressor's first outputs are the means; what the others will be is for
+        # the network to find.
+        kernel[:used], kernel[:used, :used] = 0.0, np.eye(used)
+        bias[latents : latents + used] = start.log_variances
+        self.bottleneck.set_weights([kernel, bias])
+        for layer, matrix, shift in (
+            (self.compressor.linear, start.inward, start.inward_bias),
+            (
+                self.decompressor.linear,
+                start.outward / self.decompressor.unit,
+                start.mean,
+            ),
+        ):
+            weights = [np.zeros_like(w) for w in layer.get_weights()]
+            weights[0][: matrix.shape[0], : matrix.shape[1]] = matrix
+            weights[1][: len(shift)] = shift
+            layer.set_weights(weights)
 
     # Use.
 

@@ -1,4 +1,8 @@
-"""A linear code of patches: principal components in groups, k-means for each group."""
+"""Linear codes of patches to start from: their principal components.
+
+With codes, components are dealt into groups and each group gets k-means of its own. For
+a VAE they are independent Gaussians.
+"""
 
 import dataclasses
 
@@ -37,14 +41,7 @@ def find(images, patch, num_groups, num_codes, size, seed=0):
         A `PatchStart`, for pixels from -1 to 1.
     """
     rng = np.random.default_rng(seed)
-    patches = np.asarray(to_patches(np.asarray(images, "float32") / 127.5 - 1.0, patch))
-    patches = patches.reshape(-1, patches.shape[-1])
-    if len(patches) > 10 * VECTORS:
-        patches = patches[rng.choice(len(patches), 10 * VECTORS, replace=False)]
-    mean = patches.mean(0)
-    variances, vectors = np.linalg.eigh(np.cov(patches - mean, rowvar=False))
-    # From the largest to the smallest.
-    variances, vectors = variances[::-1], vectors[:, ::-1]
+    patches, mean, variances, vectors = components(images, patch, rng)
     groups = deal(variances, num_groups, np.log2(num_codes), size)
 
     basis = np.zeros((patches.shape[1], num_groups * size), "float32")
@@ -59,6 +56,66 @@ def find(images, patch, num_groups, num_codes, size, seed=0):
         codebooks[g, :, : len(members)] = found
         counts[g] = shares * BATCH
     return PatchStart(basis, mean.astype("float32"), codebooks, counts)
+
+
+def components(images, patch, rng):
+    """Principal components of patches, for pixels from -1 to 1.
+
+    Returns:
+        Patches [N, P], some if there are many; their mean [P]; the variances [P], from
+        the largest to the smallest; and the components [P, P], a column each.
+    """
+    patches = np.asarray(to_patches(np.asarray(images, "float32") / 127.5 - 1.0, patch))
+    patches = patches.reshape(-1, patches.shape[-1])
+    if len(patches) > 10 * VECTORS:
+        patches = patches[rng.choice(len(patches), 10 * VECTORS, replace=False)]
+    mean = patches.mean(0)
+    variances, vectors = np.linalg.eigh(np.cov(patches - mean, rowvar=False))
+    return patches, mean, variances[::-1], vectors[:, ::-1]
+
+
+@dataclasses.dataclass
+class GaussianStart:
+    """What the linear model of a VAE is at its optimum: probabilistic PCA.
+
+    `inward` [P, n] and `inward_bias` give the means of the n latents' posteriors,
+    `log_variances` [n] are theirs; `outward` [n, P] and `mean` [P] the patch again.
+    """
+
+    inward: np.ndarray
+    inward_bias: np.ndarray
+    log_variances: np.ndarray
+    outward: np.ndarray
+    mean: np.ndarray
+
+
+def find_gaussian(images, patch, size, noise, seed=0):
+    """Finds the linear VAE of patches.
+
+    A component of variance v, seen as c through pixel noise of variance s, is a latent
+    of variance 1 whose posterior has the mean c sqrt(v) / (v + s) and the variance
+    s / (v + s).
+
+    Args:
+        images: uint8 [N, H, W, 3].
+        patch: Height and width of a patch.
+        size: How many latents there may be.
+        noise: Standard deviation of a pixel's noise, where pixels go from -1 to 1.
+        seed: Which patches are taken, if there are many.
+    """
+    rng = np.random.default_rng(seed)
+    _, mean, variances, vectors = components(images, patch, rng)
+    vectors, variances = vectors[:, :size], variances[:size]
+    variances = np.maximum(variances - noise**2, 0.0)  # without the noise
+    total = variances + noise**2
+    inward = vectors * np.sqrt(variances) / total
+    return GaussianStart(
+        inward,
+        -mean @ inward,
+        np.log(noise**2 / total),
+        (vectors * np.sqrt(variances)).T,
+        mean,
+    )
 
 
 def deal(variances, num_groups, bits, size):

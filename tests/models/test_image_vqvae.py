@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_vqem import layers
 from keras_vqem.images import shapes
+from keras_vqem.layers.patch_compressor import to_patches
 from keras_vqem.models import GridTransformer, ImageVQVAE, patch_start
 
 
@@ -60,6 +61,39 @@ def test_start_from_patches_beats_any_other_linear_code_at_hand(images):
     whole = model.decompressor(model.compressed(images))[1]
     whole = np.square((np.asarray(whole) + 1) * 127.5 - images).mean()
     assert whole < 0.5 * error
+
+
+def test_a_vae_starts_as_probabilistic_pca(images):
+    bottleneck = layers.GaussianBottleneck(60, seed=0)
+    model = make_model(bottleneck)
+    model.start_from_patches(images)
+    found = model({"images": images})
+    mean, log_variance = (
+        np.asarray(found[name]).reshape(-1, 60) for name in ("mean", "log_variance")
+    )
+    noise = model.likelihood.spread / 127.5
+    patches = np.asarray(to_patches(images.astype("float32") / 127.5 - 1.0, 4)).reshape(
+        -1, 48
+    )
+    variances = np.sort(np.linalg.eigvalsh(np.cov(patches.T)))[::-1]
+    used = min(48, model.compressor.code_width)
+    # Over all patches the latents have the prior's moments: mean 0 and variance 1.
+    np.testing.assert_allclose(mean.mean(0), 0, atol=1e-3)
+    second = (np.square(mean) + np.exp(log_variance)).mean(0)
+    np.testing.assert_allclose(second, 1, rtol=1e-3)
+    # What is known of each is what the noise leaves.
+    np.testing.assert_allclose(
+        np.exp(log_variance[0, :used]),
+        np.minimum(noise**2 / variances[:used], 1.0),
+        rtol=1e-2,
+    )
+    # And the guess is the posterior's mean of the patch: each component shrunk.
+    components = np.linalg.eigh(np.cov(patches.T))[1][:, ::-1][:, :used]
+    shrunk = np.maximum(1 - noise**2 / variances[:used], 0)
+    centred = patches - patches.mean(0)
+    expected = (centred @ components * shrunk) @ components.T + patches.mean(0)
+    base = np.asarray(to_patches(found["base"] / 127.5 - 1.0, 4)).reshape(-1, 48)
+    np.testing.assert_allclose(base, expected, atol=2e-3)
 
 
 def test_start_from_patches_says_what_it_needs(images):
