@@ -80,7 +80,7 @@ def card_of(name, about, evaluation, notes):
         flags = " ".join(
             f"--{option.replace('_', '-')} {value}"
             for option, value in training["options"].items()
-            if value not in (None, False)
+            if value is not None and value is not False  # but 0 is a value
         )
         took = f" It took {training['minutes']} minutes." if training["minutes"] else ""
         lines += [f"Made by `recipes/{recipe} {flags}`.{took}", ""]
