@@ -15,17 +15,16 @@ def parts(model, images):
     """Functions to time: the whole step, then its parts, each with its gradients."""
     import tensorflow as tf
 
-    def graph(layers, forward, *inputs):
-        """`forward(*inputs)` and its gradients by inputs and the layers' weights."""
+    def graph(layers, forward, *wanted):
+        """`forward(*wanted)` and its gradients by these and the layers' weights."""
         weights = [w.value for layer in layers for w in layer.trainable_weights]
-        wanted = [x for x in inputs if x.dtype.is_floating]
 
         @tf.function(autograph=False)
         def run():
             with tf.GradientTape() as tape:
                 for x in wanted:
                     tape.watch(x)
-                found = forward(*inputs)
+                found = [forward(*wanted), [layer.losses for layer in layers]]
                 loss = sum(tf.reduce_sum(x) for x in tf.nest.flatten(found))
             gradients = tape.gradient(loss, [*wanted, *weights])
             return [g for g in gradients if g is not None]
@@ -45,7 +44,8 @@ def parts(model, images):
         "whole step": lambda: {
             k: v.numpy() for k, v in model.train_function(iterator).items()
         },
-        "compressor": graph([model.compressor], model.compressor, scaled),
+        # No gradient by the images: no step takes it.
+        "compressor": graph([model.compressor], lambda: model.compressor(scaled)),
         "bottleneck": graph(
             [model.bottleneck],
             lambda x: model.bottleneck(x, training=True)["quantized"],

@@ -18,8 +18,6 @@ from pathlib import Path
 def evaluate_codes(options, model, data, images):
     """Rows of the table: an `ImageBits` for each prior."""
     from keras_vqem.evaluation import image_bits
-    from keras_vqem.evaluation.trained import load_model
-    from keras_vqem.models import GridTransformer
 
     num_codes = model.bottleneck.num_codes
     train = image_bits.encode(model, data.images("train")[: options.unigram_images])
@@ -28,14 +26,12 @@ def evaluate_codes(options, model, data, images):
         "unigram prior": image_bits.UnigramPrior(train, num_codes),
     }
     rows, notes = {}, []
-    predictor = (
-        load_model(options.prior, GridTransformer) if options.prior else model.prior
-    )
-    if predictor is not None:
-        priors["predictor"] = image_bits.PredictorPrior(predictor)
-        samples = getattr(model.bottleneck, "num_samples", None) or 1
+    samples = getattr(model.bottleneck, "num_samples", None)
+    if model.prior is not None:
+        priors["predictor"] = image_bits.PredictorPrior(model.prior)
+    if model.prior is not None and samples:
         total, reconstruction, prior = image_bits.paper_accounting(
-            model, images, predictor, samples
+            model, images, model.prior, samples, batch_size=options.batch_size
         )
         notes.append(
             f"the paper's accounting ({samples} draws, not a bound): {total:.3f} = "
@@ -53,19 +49,19 @@ def evaluate(options, model, data, images):
     if isinstance(model, ImageTransformer):
         dataset = {"images": images}
         model.compile()
-        bits = model.evaluate(dataset, batch_size=8, verbose=0, return_dict=True)[
-            "bits"
-        ]
+        size = min(options.batch_size, 8)  # of 256 numbers for each of 3,072
+        bits = model.evaluate(dataset, batch_size=size, verbose=0, return_dict=True)
+        bits = bits["bits"]
         nan = float("nan")
         found = image_bits.ImageBits(bits, bits, 0.0, nan, nan, nan, len(images))
         return {"exact": found}, []
     if hasattr(model.bottleneck, "num_codes"):
         return evaluate_codes(options, model, data, images)
-    number = options.importance_samples
+    number, size = options.importance_samples, {"batch_size": options.batch_size}
     return {
-        "ELBO": image_bits.gaussian_bound(model, images),
+        "ELBO": image_bits.gaussian_bound(model, images, **size),
         f"{number} importance samples": image_bits.gaussian_bound(
-            model, images, number
+            model, images, number, **size
         ),
     }, []
 
@@ -93,14 +89,22 @@ def main(arguments=None):
     add("--importance-samples", default=20, **number, help="of a VAE's bound: 20")
     add("--json", type=Path, metavar="FILE", help="write all numbers as JSON too")
     options = parser.parse_args(arguments)
+    numbers = (options.images, options.batch_size, options.importance_samples)
+    if any(number is not None and number < 1 for number in numbers):
+        parser.error("--images, --batch-size, --importance-samples: at least 1")
 
     from keras_vqem.evaluation.circumstances import circumstances
     from keras_vqem.evaluation.trained import load_model
     from keras_vqem.files import write_json
-    from keras_vqem.models import ImageTransformer, ImageVQVAE
+    from keras_vqem.models import GridTransformer, ImageTransformer, ImageVQVAE
 
     try:
         model = load_model(options.model, ImageVQVAE, ImageTransformer)
+        if options.prior:
+            prior = load_model(options.prior, GridTransformer)
+            if not hasattr(getattr(model, "bottleneck", None), "num_codes"):
+                raise ValueError(f"{options.model} has no codes: leave out --prior.")
+            model = model.with_prior(prior)
         data = image_run.load(options)
         images = data.images(options.split)[: options.images]
     except (OSError, ValueError) as error:

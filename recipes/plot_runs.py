@@ -56,7 +56,12 @@ def plot(runs, metrics, against, output):
     label, position = AXES[against]
     for axis, metric in zip(axes[0], metrics, strict=True):
         for color, (name, folder) in zip(COLORS, runs, strict=False):
-            lines = [m for m in RunFolder(folder).metrics() if metric in m]
+            found = RunFolder(folder).metrics()
+            lines = [m for m in found if metric in m]
+            if not lines:
+                raise ValueError(
+                    f"{folder} has no {metric}. It has: {', '.join(found[-1])}."
+                )
             axis.plot(
                 [position(m) for m in lines],
                 [m[metric] for m in lines],
@@ -98,7 +103,10 @@ def main(arguments=None):
     arguments = parser.parse_args(arguments)
     if len(arguments.run) > len(COLORS):
         parser.error(f"at most {len(COLORS)} runs in one picture")
-    plot(arguments.run, arguments.metrics, arguments.against, arguments.output)
+    try:
+        plot(arguments.run, arguments.metrics, arguments.against, arguments.output)
+    except ValueError as error:
+        parser.error(str(error))
     print(f"wrote {arguments.output}")
 
 

@@ -38,11 +38,15 @@ def inpainting(model, prior, images, completions, seed):
     """Columns: images, the half that is given, and completions of it."""
     import numpy as np
 
-    codes = np.asarray(model.encode(images))
+    middle = images.shape[1] // 2
+    given, shown = images.copy(), images.copy()
+    # A code knows of its cell's neighbours. These must not tell of what is to be
+    # imagined, so the last row that is known goes on.
+    given[:, middle:] = images[:, middle - 1 : middle]
+    shown[:, middle:] = 128
+    codes = np.asarray(model.encode(given))
     half = codes.reshape(len(codes), -1)[:, : codes[0].size // 2]
-    given = images.copy()
-    given[:, images.shape[1] // 2 :] = 128
-    columns = [images, given]
+    columns = [images, shown]
     for number in range(completions):
         drawn = prior.sample(len(codes), seed=(seed, 1 + number), prefix=half)
         columns.append(np.asarray(model.decode(drawn)))
@@ -77,13 +81,18 @@ def main(arguments=None):
     rows, columns = options.rows, options.columns
     try:
         model = load_model(options.model, ImageVQVAE)
-        prior = model.prior
         if options.prior:
-            prior = load_model(options.prior, GridTransformer)
+            model = model.with_prior(load_model(options.prior, GridTransformer))
         images = image_run.load(options).images("test")
     except (OSError, ValueError) as error:
         parser.error(str(error))
-    images = images[: max(rows * columns, 2 * rows)]
+    prior, needed = model.prior, max(rows * columns, 2 * rows)
+    if len(images) < needed:
+        parser.error(
+            f"there are {len(images)} test images, and {rows} rows of {columns} take "
+            f"{needed}: choose fewer --rows or --columns"
+        )
+    images = images[:needed]
     pictures = {
         "reconstructions": reconstructions(model, images[: rows * columns], columns),
         "interpolations": interpolations(model, images[: 2 * rows], columns),

@@ -3,10 +3,11 @@
     python recipes/train_image_prior.py --autoencoder runs/image_em \\
         --data-dir data --run runs/image_em_prior --steps-per-epoch 375
 
-The codes of all training images, and of their mirror images, are computed once; to go
+The codes of all training images, and of their mirror images, are computed first; to go
 through them all takes about an hour of one core. The paper's prior has --depth 6. Next:
 
-    python recipes/evaluate_images.py --model runs/image_em --prior runs/image_em_prior
+    python recipes/evaluate_images.py --model runs/image_em \\
+        --prior runs/image_em_prior --data-dir data
 """
 
 import argparse
@@ -29,10 +30,15 @@ def main(arguments=None):
     from keras_vqem.evaluation import image_bits
     from keras_vqem.evaluation.trained import load_model
     from keras_vqem.images import ArrayBatches
-    from keras_vqem.models import GridTransformer
+    from keras_vqem.models import GridTransformer, ImageVQVAE
 
     def make_task(replicas):
-        autoencoder = load_model(arguments.autoencoder)
+        autoencoder = load_model(arguments.autoencoder, ImageVQVAE)
+        if not hasattr(autoencoder.bottleneck, "num_codes"):
+            raise ValueError(
+                f"{arguments.autoencoder} is a VAE: it has no codes to predict, and "
+                f"its bits need no other prior."
+            )
         data = image_run.load(arguments)
         images = data.images("train")
         print(f"codes of {2 * len(images):,} images", flush=True)
@@ -43,16 +49,15 @@ def main(arguments=None):
         val = image_run.validation_set({"symbols": symbols}, arguments.batch_size)
 
         def make_model():
-            codebook = np.asarray(autoencoder.bottleneck.codebook)
-            slots, (num_codes, size) = codes.shape[-1], codebook.shape[-2:]
-            model = GridTransformer(
-                codes.shape[1:],
-                num_codes,
-                vector_width=size,
-                **image_run.grid_sizes(arguments),
-            )
+            bottleneck = autoencoder.bottleneck
+            grid, sizes = codes.shape[1:], image_run.grid_sizes(arguments)
+            if not hasattr(bottleneck, "codebook"):
+                return GridTransformer(grid, bottleneck.num_codes, **sizes)
+            codebook = np.asarray(bottleneck.codebook)
+            number, size = codebook.shape[-2:]
+            model = GridTransformer(grid, number, vector_width=size, **sizes)
             # Slots may share a codebook.
-            codebook = np.broadcast_to(codebook, (slots, num_codes, size))
+            codebook = np.broadcast_to(codebook, (grid[-1], number, size))
             model.start_from(codebook, codes[:10_000])
             return model
 

@@ -16,8 +16,9 @@ def circumstances():
     versions = {name: metadata.version(name) for name in PACKAGES}
     versions |= {"python": platform.python_version()}
     versions |= {"keras_vqem": keras_vqem.__version__}
+    cores = getattr(os, "sched_getaffinity", None)  # not on every system
     machine = {
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": len(cores(0)) if cores else os.cpu_count(),
         "processor": platform.processor() or platform.machine(),
         "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads(),
         "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),

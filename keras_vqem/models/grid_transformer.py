@@ -100,31 +100,26 @@ class GridTransformer(OwnLoss):
     def build(self, input_shape=None):
         rows, columns, slots = self.grid
         cell = slots * self.vector_width
-        small = keras.initializers.RandomNormal(stddev=0.02)
 
-        def add(name, *shape, initializer=small):
+        def add(name, *shape, size=0.02):
+            # One for each weight: an initializer draws the same numbers again.
+            initializer = keras.initializers.RandomNormal(stddev=size)
             return self.add_weight(name=name, shape=shape, initializer=initializer)
 
-        def normal(size):
-            return keras.initializers.RandomNormal(stddev=size)
-
         self.vectors = add(
-            "vectors", slots, self.num_symbols, self.vector_width, initializer=normal(1)
+            "vectors", slots, self.num_symbols, self.vector_width, size=1.0
         )
         # From each slot's vector to all slots of the cell; only later ones use it.
-        self.own = add("own", cell, slots, self.width, initializer=normal(cell**-0.5))
+        self.own = add("own", cell, slots, self.width, size=cell**-0.5)
         number = len(self.cells_back)
         self.neighbours = add(
-            "neighbours",
-            number * cell,
-            self.width,
-            initializer=normal((number * cell) ** -0.5),
+            "neighbours", number * cell, self.width, size=(number * cell) ** -0.5
         )
         self.row_signal = add("rows", rows, 1, 1, self.width)
         self.column_signal = add("columns", columns, 1, self.width)
         self.slot_signal = add("slots", slots, self.width)
         self.kernel = add("kernel", slots, self.width, self.num_symbols)
-        self.bias = add("bias", slots, self.num_symbols, initializer="zeros")
+        self.bias = add("bias", slots, self.num_symbols, size=0.0)
         self.transformer.build((None, None, self.width))
         self.built = True
 
@@ -183,7 +178,8 @@ class GridTransformer(OwnLoss):
     def _own_kernel(self):
         """[slots * vector_width, slots, D] with 0 from a slot to itself and before."""
         slots = self.grid[2]
-        later = np.triu(np.ones((slots, slots)), 1).repeat(self.vector_width, axis=0)
+        later = np.triu(np.ones((slots, slots), "float32"), 1)
+        later = later.repeat(self.vector_width, axis=0)
         return ops.cast(self.own * later[..., None], self.compute_dtype)
 
     def _vector_table(self):
@@ -197,7 +193,13 @@ class GridTransformer(OwnLoss):
     def call(self, inputs, training=None):
         rows, columns, slots = self.grid
         cells = rows * columns
-        symbols = ops.reshape(inputs["symbols"], (-1, cells, slots))
+        symbols = ops.convert_to_tensor(inputs["symbols"])
+        if tuple(symbols.shape[1:]) != self.grid:
+            raise ValueError(
+                f"`symbols` must have shape [B, {rows}, {columns}, {slots}], received "
+                f"{list(symbols.shape)}. Make a GridTransformer for that grid."
+            )
+        symbols = ops.reshape(symbols, (-1, cells, slots))
         table_rows = ops.cast(symbols, "int32") + ops.arange(slots) * self.num_symbols
         vectors = ops.take(self._vector_table(), table_rows, axis=0)
         vectors = ops.reshape(vectors, (-1, cells, slots * self.vector_width))
@@ -296,7 +298,7 @@ class GridTransformer(OwnLoss):
             return logits, (caches, before)
 
         if prefix is not None:
-            prefix = ops.cast(prefix, "int32")
+            prefix = self._check_prefix(prefix, count)
         before = ops.full((count, reach + 1), self._outside(), dtype="int32")
         ids = decoding.sample_search(
             step,
@@ -309,6 +311,24 @@ class GridTransformer(OwnLoss):
             seed=seed,
         )
         return tf.reshape(ids, (count, *self.grid))
+
+    def _check_prefix(self, prefix, count):
+        """`prefix` as int32, or None if it is empty."""
+        prefix = ops.cast(prefix, "int32")
+        shape = prefix.shape
+        if len(shape) != 2 or shape[0] not in (count, None) or shape[1] > self.length:
+            raise ValueError(
+                f"`prefix` must have shape ({count}, P) with P up to {self.length}, "
+                f"received {tuple(shape)}. Give each grid's first symbols, flat."
+            )
+        if tf.executing_eagerly() and len(prefix) and shape[1]:
+            low, high = int(ops.min(prefix)), int(ops.max(prefix))
+            if low < 0 or high >= self.num_symbols:
+                raise ValueError(
+                    f"Symbols go from 0 to {self.num_symbols - 1}, `prefix` has some "
+                    f"from {low} to {high}."
+                )
+        return prefix if shape[1] else None
 
     def _places(self):
         """Where `sample` finds what a prediction sees among the symbols before it.

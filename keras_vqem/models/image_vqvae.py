@@ -9,8 +9,10 @@ from keras_vqem.layers import (
     ImageCompressor,
     ImageDecompressor,
     PatchCompressor,
+    PatchDecompressor,
     SharedSlices,
     Slices,
+    VQBottleneck,
     VQEMBottleneck,
     replicas,
 )
@@ -34,7 +36,7 @@ class ImageVQVAE(OwnLoss):
         likelihood: `keras_vqem.layers.CategoricalPixels` or `LogisticMixture`.
         image_size: `(height, width)`.
         prior: A `GridTransformer` over the codes, for `sample`. It is trained after
-            the rest and joins it by `with_prior`; `fit` leaves it as it is.
+            the rest and joins it by `with_prior`, which freezes it.
         **kwargs: Arguments of `keras.Model`.
 
     Call arguments:
@@ -88,13 +90,7 @@ class ImageVQVAE(OwnLoss):
             if not prior.built:
                 prior.build()
             prior.trainable = False
-        # Random, though small: mixtures that start alike would stay alike.
-        self.head = keras.layers.Dense(
-            likelihood.parameters,
-            kernel_initializer=keras.initializers.VarianceScaling(0.1),
-            name="head",
-            dtype="float32",
-        )
+        self.head = None  # before it is built, or shared by `with_prior`
         self.reconstruction = keras.metrics.Mean(name="reconstruction")
         self.commitment = keras.metrics.Mean(name="commitment")
 
@@ -119,7 +115,7 @@ class ImageVQVAE(OwnLoss):
         """The same model, its layers and weights shared, with a prior over its codes.
 
         Args:
-            prior: A trained `GridTransformer`.
+            prior: A trained `GridTransformer`. It is frozen: `trainable` becomes False.
         """
         if not self.built:
             self.build()
@@ -134,12 +130,22 @@ class ImageVQVAE(OwnLoss):
                 f"a prior on the codes of this model."
             )
         parts = (self.compressor, self.bottleneck, self.decompressor, self.likelihood)
-        model = ImageVQVAE(*parts, self.image_size, prior)
+        model = ImageVQVAE(
+            *parts, self.image_size, prior, name=self.name, dtype=self.dtype_policy
+        )
+        model.head = self.head
         model.build()
-        model.head.set_weights(self.head.get_weights())
         return model
 
     def build(self, input_shape=None):
+        if self.head is None:
+            # Random, though small: mixtures that start alike would stay alike.
+            self.head = keras.layers.Dense(
+                self.likelihood.parameters,
+                kernel_initializer=keras.initializers.VarianceScaling(0.1),
+                name="head",
+                dtype="float32",
+            )
         # Each part is built for what the one before it gives.
         self.call({"images": ops.zeros((1, *self.image_size, 3), dtype="uint8")})
         self.built = True
@@ -196,14 +202,19 @@ class ImageVQVAE(OwnLoss):
         """
         groups = getattr(self.bottleneck, "groups", None)
         gaussian = isinstance(self.bottleneck, GaussianBottleneck)
-        if not isinstance(self.compressor, PatchCompressor) or not (
-            gaussian or type(groups) is Slices
+        nearest = isinstance(self.bottleneck, VQBottleneck | VQEMBottleneck)
+        if not (
+            isinstance(self.compressor, PatchCompressor)
+            and isinstance(self.decompressor, PatchDecompressor)
+            and (gaussian or nearest and type(groups) is Slices)
         ):
+            parts = (self.compressor, self.decompressor, self.bottleneck)
+            names = ", ".join(type(part).__name__ for part in parts)
             raise ValueError(
-                "Starting from patches needs a PatchCompressor, a PatchDecompressor "
-                "and a codebook for each group: a bottleneck with groups=Slices(n), or "
-                "a GaussianBottleneck. "
-                f"Received {type(self.compressor).__name__} and groups {groups!r}."
+                f"Starting from patches needs a PatchCompressor, a PatchDecompressor "
+                f"and a codebook for each group, a VQEMBottleneck or VQBottleneck with "
+                f"groups=Slices(n); or a GaussianBottleneck. Received {names} with "
+                f"groups {groups!r}."
             )
         if not self.built:
             self.build()
@@ -257,14 +268,27 @@ class ImageVQVAE(OwnLoss):
     # Use.
 
     def encode(self, images):
-        """Codes [B, rows, columns, groups] of images, uint8 [B, H, W, 3]."""
+        """Codes [B, rows, columns, slots] of images, uint8 [B, H, W, 3].
+
+        A bottleneck without groups has one slot. A VAE's codes are its means.
+        """
         if not self.built:
             self.build()
-        return self.bottleneck.encode(self.compressed(images))
+        codes = self.bottleneck.encode(self.compressed(images))
+        return codes[..., None] if self._slotless else codes
 
     def decode(self, codes):
         """The expected images, uint8 [B, H, W, 3], for codes."""
-        return self.expected(self.bottleneck.decode(codes))
+        return self.expected(self.latents(codes))
+
+    def latents(self, codes):
+        """What the decompressor sees for codes: vectors [B, rows, columns, D]."""
+        return self.bottleneck.decode(codes[..., 0] if self._slotless else codes)
+
+    @property
+    def _slotless(self):
+        groups = getattr(self.bottleneck, "groups", None)
+        return groups is not None and not groups.code_shape
 
     def expected(self, latents):
         """The expected images, uint8, for what a bottleneck gives."""

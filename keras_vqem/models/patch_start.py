@@ -43,6 +43,11 @@ def find(images, patch, num_groups, num_codes, size, seed=0):
     rng = np.random.default_rng(seed)
     patches, mean, variances, vectors = components(images, patch, rng)
     groups = deal(variances, num_groups, np.log2(num_codes), size)
+    if not all(groups):
+        raise ValueError(
+            f"{num_groups} codes out of {num_codes} are more than patches of {patch} x "
+            f"{patch} have components for. Use fewer groups, or larger patches."
+        )
 
     basis = np.zeros((patches.shape[1], num_groups * size), "float32")
     codebooks = np.zeros((num_groups, num_codes, size), "float32")

@@ -37,6 +37,12 @@ def load(arguments):
 
 def validation_set(arrays, batch_size):
     """A finite dataset of dicts of arrays, in order, whole batches only."""
+    number = len(next(iter(arrays.values())))
+    if number < batch_size:
+        raise ValueError(
+            f"There are {number} images to validate on, fewer than one batch of "
+            f"{batch_size}. Lower --batch-size, or hold out more."
+        )
     dataset = tf.data.Dataset.from_tensor_slices(arrays)
     return dataset.batch(batch_size, drop_remainder=True)
 

@@ -112,7 +112,11 @@ def train(arguments, make_task):
     keras.utils.set_random_seed(arguments.seed)
     run = RunFolder(arguments.run)
     run.start(vars(arguments), resume=arguments.resume, may_differ=MAY_DIFFER)
-    task = make_task(strategy.num_replicas_in_sync)
+    try:
+        task = make_task(strategy.num_replicas_in_sync)
+    except Exception:
+        run.take_back()
+        raise
     batches = task.batches
     run.remember(
         "data",

@@ -87,6 +87,14 @@ class RunFolder:
         for note in notes:
             self.log(note)
 
+    def take_back(self):
+        """Undo a start that led to nothing, so that another can begin here.
+
+        A run that has metrics or checkpoints stays as it is.
+        """
+        if not self.metrics_path.exists() and not any(self.checkpoints.iterdir()):
+            self.config_path.unlink()
+
     def _check_arguments(self, before, now, may_differ):
         differing = [key for key in _differing(before, now) if key not in may_differ]
         if differing:

@@ -84,6 +84,30 @@ def test_it_starts_from_a_codebook_and_the_codes_frequencies(rng):
     )
 
 
+def test_weights_start_with_numbers_of_their_own():
+    model = GridTransformer((4, 4, 4), 8, **SMALL)
+    model.build()
+    rows, columns, slots = (
+        np.ravel(w) for w in (model.row_signal, model.column_signal, model.slot_signal)
+    )
+    assert not np.any(rows == columns) and not np.any(rows == slots)
+
+
+def test_symbols_of_another_grid_are_refused(model):
+    with pytest.raises(ValueError, match=r"\[B, 2, 3, 2\], received \[2, 4, 3, 1\]"):
+        model({"symbols": np.zeros((2, 4, 3, 1), "int32")})
+
+
+def test_a_prefix_that_fits_no_grid_is_refused(model):
+    for shape in [(3, 4), (2, 13), (2, 2, 2)]:
+        with pytest.raises(ValueError, match=r"shape \(2, P\) with P up to 12"):
+            model.sample(2, seed=(0, 0), prefix=np.zeros(shape, "int32"))
+    with pytest.raises(ValueError, match="from 0 to 4, `prefix` has some from 0 to 5"):
+        model.sample(1, seed=(0, 0), prefix=[[0, 5]])
+    empty = model.sample(2, seed=(5, 6), prefix=np.zeros((2, 0), "int32"))
+    np.testing.assert_array_equal(empty, model.sample(2, seed=(5, 6)))
+
+
 def test_vectors_of_another_shape_are_refused():
     model = GridTransformer((2, 3, 2), 5, **SMALL, vector_width=4)
     with pytest.raises(ValueError, match=r"\(2, 5, n\) with n up to 4.*Choose"):

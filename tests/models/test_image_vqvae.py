@@ -97,9 +97,24 @@ def test_a_vae_starts_as_probabilistic_pca(images):
 
 
 def test_start_from_patches_says_what_it_needs(images):
-    bottleneck = layers.VQEMBottleneck(32, groups=layers.SharedSlices(3))
-    with pytest.raises(ValueError, match=r"groups=Slices\(n\).*SharedSlices"):
-        make_model(bottleneck).start_from_patches(images)
+    for bottleneck in (
+        layers.VQEMBottleneck(32, groups=layers.SharedSlices(3)),
+        layers.VQEMBottleneck(32),
+        layers.GumbelSoftmaxBottleneck(32, groups=layers.Slices(3)),
+    ):
+        with pytest.raises(ValueError, match=r"groups=Slices\(n\); or a Gaussian"):
+            make_model(bottleneck).start_from_patches(images)
+    model = ImageVQVAE(
+        layers.PatchCompressor(code_width=24, channels=8),
+        layers.VQEMBottleneck(32, groups=layers.Slices(3)),
+        layers.ImageDecompressor(channels=8),
+        layers.LogisticMixture(num_mixtures=2),
+        image_size=(16, 16),
+    )
+    with pytest.raises(ValueError, match="PatchCompressor, ImageDecompressor, VQEM"):
+        model.start_from_patches(images)
+    with pytest.raises(ValueError, match="16 codes out of 256 .* fewer groups"):
+        patch_start.find(images, 2, num_groups=16, num_codes=256, size=4)
 
 
 def test_deal_uses_up_the_bits_evenly():
@@ -208,10 +223,45 @@ def test_a_model_with_a_prior_draws_images_and_is_one_object(
 
 def test_training_leaves_the_prior_alone(images, with_prior):
     before = [w.copy() for w in with_prior.prior.get_weights()]
+    of_prior = {id(w) for w in with_prior.prior.weights}
+    assert of_prior and not of_prior & {id(w) for w in with_prior.trainable_variables}
     with_prior.compile()
     with_prior.fit({"images": images[:64]}, batch_size=32, verbose=0)
     for old, new in zip(before, with_prior.prior.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
+
+
+def test_with_a_prior_all_parts_and_the_precision_stay_the_same():
+    prior = GridTransformer((4, 4, 3), 32, width=8, depth=1, heads=2, filter_width=16)
+    model = make_model(dtype="mixed_bfloat16")
+    both = model.with_prior(prior)
+    assert both.dtype_policy.name == "mixed_bfloat16"
+    own = {id(w) for w in model.weights}
+    assert own == {id(w) for w in both.weights} - {id(w) for w in prior.weights}
+    assert [layer.name for layer in both.layers].count("head") == 1
+
+
+@pytest.mark.parametrize(
+    "bottleneck",
+    [layers.VQEMBottleneck(16, seed=0), layers.SemanticHashingBottleneck(4, seed=0)],
+    ids=["em", "hashing"],
+)
+def test_a_bottleneck_without_groups_has_one_slot(images, bottleneck, tmp_path):
+    model = make_model(bottleneck)
+    model.compile()
+    model.fit({"images": images[:32]}, batch_size=16, verbose=0)
+    codes = model.encode(images[:2])
+    assert codes.shape == (2, 4, 4, 1)
+    np.testing.assert_array_equal(model.decode(codes), model.reconstruct(images[:2]))
+    prior = GridTransformer((4, 4, 1), 16, width=8, depth=1, heads=2, filter_width=16)
+    both = model.with_prior(prior)
+    assert both.sample(2, seed=(0, 1)).shape == (2, 16, 16, 3)
+    both.export(tmp_path / "1")
+    found = tf.saved_model.load(str(tmp_path / "1")).signatures["decode"](
+        codes=tf.cast(codes, "int32")
+    )
+    difference = np.asarray(found["images"], int) - np.asarray(model.decode(codes), int)
+    assert np.abs(difference).max() <= 1
 
 
 def test_a_prior_of_other_codes_is_refused():

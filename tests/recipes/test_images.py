@@ -49,12 +49,21 @@ def prior(run, data, autoencoder):
     return path
 
 
+def test_a_run_that_could_not_start_leaves_its_folder_free(run, data, tmp_path):
+    options = ["--run", tmp_path / "run", *BRIEF, *NETWORK, *CODES]
+    with pytest.raises(FileNotFoundError):
+        nowhere = ["--data", "cifar10", "--data-dir", tmp_path]
+        run("train_image_autoencoder", *nowhere, *options)
+    run("train_image_autoencoder", *data, *options)
+    assert (tmp_path / "run" / "model.keras").is_file()
+
+
 def test_runs_leave_metrics(autoencoder, prior):
     lines = [json.loads(x) for x in (autoencoder / "metrics.jsonl").open()]
     assert [line["epoch"] for line in lines] == [1, 2]
     assert {"reconstruction", "val_reconstruction", "perplexity"} <= set(lines[1])
     line = json.loads((prior / "metrics.jsonl").read_text().splitlines()[-1])
-    # The prior starts at 8 bits a code and does not get worse.
+    # The prior starts at no more than 8 bits a code and does not get worse.
     assert 0 < line["val_bits"] < 8.2
 
 
@@ -86,6 +95,34 @@ def test_pictures(run, data, autoencoder, prior, tmp_path):
     assert picture.shape == (4 * 50 + 2, 3 * 50 + 2, 3)
     first = shapes.images(1, size=16)[0][0].repeat(3, 0).repeat(3, 1)
     np.testing.assert_array_equal(picture[2:50, 2:50], first)
+
+
+def test_inpainting_knows_nothing_of_what_it_imagines(recipe, autoencoder, prior):
+    from keras_vqem.evaluation.trained import load_model
+
+    model, prior = load_model(autoencoder), load_model(prior)
+    images = shapes.images(2, size=16)[0]
+    others = images.copy()
+    others[:, 8:] = 255 - others[:, 8:]
+    inpainting = recipe("sample_images").inpainting
+    first, second = (inpainting(model, prior, x, 2, 0) for x in (images, others))
+    np.testing.assert_array_equal(first[:, 1:], second[:, 1:])
+
+
+@pytest.mark.parametrize("name", ["evaluate_images", "sample_images"])
+def test_a_prior_that_fits_no_codes_is_refused(
+    run, data, autoencoder, name, tmp_path, capsys
+):
+    from keras_vqem.models import GridTransformer
+
+    path = tmp_path / "other.keras"
+    prior = GridTransformer((2, 2, 3), 8, 8, 1, 2, 16, block=4)
+    prior.build()
+    prior.save(path)
+    output = ["--output", tmp_path] if name == "sample_images" else []
+    with pytest.raises(SystemExit):
+        run(name, *data, "--model", autoencoder, "--prior", path, *output)
+    assert "2 x 2 x 3 symbols out of 8" in capsys.readouterr().err
 
 
 def test_a_preset_takes_its_prior_along(run, data, autoencoder, prior, tmp_path):
