@@ -8,9 +8,8 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: demo test test-slow lint format bench lock clean
 
-demo: $(VENV)/.ready  ## the paper's theory in a picture, then a latent translator
-	$(BIN)/python recipes/quickstart.py
-	$(BIN)/python recipes/numbers_demo.py
+demo: $(VENV)/.ready  ## the trained models at work, in under a minute
+	$(BIN)/keras-vqem demo
 
 test: $(VENV)/.ready  ## everything quick, README and docstring examples included
 	$(BIN)/python -m pytest -q -n 2 --dist loadscope

@@ -1,6 +1,6 @@
 """From nothing to a latent translator: numbers, dates and times, English to German.
 
-    make demo    # or: python recipes/numbers_demo.py
+    python recipes/numbers_demo.py
 
 Trains an autoregressive Transformer and a LatentNMT of the same width on sentences
 that a grammar makes, then sets them side by side on sentences that neither has seen:

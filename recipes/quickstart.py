@@ -7,7 +7,7 @@ run on points in the plane, without an encoder: only the codebook learns. From o
 start, `VQEMBottleneck(K)` meets Lloyd's k-means, and `VQEMBottleneck(K,
 num_samples=m)` with 1 and 10 draws meets exact soft EM.
 
-    make demo    # or: python recipes/quickstart.py
+    python recipes/quickstart.py
 
 It took 10 to 15 seconds on two cores, and shows both ending where their exact
 counterparts end. EM has many local optima, so now and then batches lead elsewhere: of

@@ -129,10 +129,7 @@ def test_the_bits_are_a_bound_and_not_far_from_the_truth():
 
 def test_the_papers_accounting_follows_its_seed_and_leaves_no_trace(model, images):
     predictor = GridTransformer((2, 2, 2), 16, 8, 1, 2, 16, block=4)
-    model.bottleneck.temperature, before = (
-        10.0,
-        model.bottleneck.seed_generator.state.numpy(),
-    )
+    before = model.bottleneck.seed_generator.state.numpy()
     first, again, other = (
         image_bits.paper_accounting(model, images, predictor, 3, seed=seed)
         for seed in (1, 1, 2)
