@@ -45,7 +45,7 @@ def make_models(tokenizer, steps):
             encoder_layers=3,
             decoder_layers=3,
             halvings=2,
-            predictor_layers=1,
+            predictor_layers=2,
             warmup_steps=steps // 10,
             predicted_share=0.5,
             **SIZES,
