@@ -59,9 +59,8 @@ def plot(runs, metrics, against, output):
             found = RunFolder(folder).metrics()
             lines = [m for m in found if metric in m]
             if not lines:
-                raise ValueError(
-                    f"{folder} has no {metric}. It has: {', '.join(found[-1])}."
-                )
+                names = ", ".join(found[-1]) if found else "nothing yet"
+                raise ValueError(f"{folder} has no {metric}. It has: {names}.")
             axis.plot(
                 [position(m) for m in lines],
                 [m[metric] for m in lines],

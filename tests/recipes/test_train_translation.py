@@ -92,6 +92,8 @@ def test_curves_of_runs(runs, recipe, tmp_path):
     plot_runs.main(other)
     assert np.any(matplotlib.image.imread(tmp_path / "m.png") != picture)
     with pytest.raises(SystemExit):
+        plot_runs.main([*other, "--metrics", "val_blue"])
+    with pytest.raises(SystemExit):
         plot_runs.main(["--run", "x=nowhere", "--output", str(tmp_path / "x.png")])
 
 
