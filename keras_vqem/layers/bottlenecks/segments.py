@@ -9,6 +9,10 @@ from keras import ops
 from tensorflow.python.ops import control_flow_util
 
 
+# TensorFlow's sparse matrix product has a fast way for fewer columns than this.
+NARROW = 32
+
+
 def _compiled_by_xla():
     # TensorFlow has no public way to ask this. A wrong answer would show at once: XLA
     # refuses the sparse kernels, and the conformance tests compile every layer.
@@ -59,6 +63,8 @@ def sum_by_code(rows, codes, num_codes):
         total = ops.segment_sum(rows, codes[:, 0], num_codes)
         for sample in range(1, samples):
             total = total + ops.segment_sum(rows, codes[:, sample], num_codes)
+    elif rows.shape[1] < NARROW:
+        total = _sum_narrow(rows, codes, num_codes)
     else:
         # These kernels want sorted segments from 0: what counts for nothing is sorted
         # to the end, and cut off.
@@ -69,6 +75,24 @@ def sum_by_code(rows, codes, num_codes):
             rows, order // samples, ops.take(flat, order), num_segments=num_codes
         )
     return total / samples
+
+
+def _sum_narrow(rows, codes, num_codes):
+    """[K, D]: the same sum as a product with a sparse matrix of ones, [K + 1, N].
+
+    Sorting codes costs more than adding narrow rows. The last row of the product
+    takes what counts for nothing.
+    """
+    count, samples = ops.shape(codes)[0], codes.shape[1]
+    flat = ops.cast(ops.reshape(codes, (-1,)), "int64")
+    flat = ops.where(flat < 0, num_codes, flat)
+    owners = ops.repeat(ops.arange(count, dtype="int64"), samples)
+    ones = tf.SparseTensor(
+        ops.stack([flat, owners], axis=1),
+        ops.ones((count * samples,), "float32"),
+        (num_codes + 1, count),
+    )
+    return tf.sparse.sparse_dense_matmul(ones, rows)[:num_codes]
 
 
 def count_by_code(codes, num_codes):

@@ -147,11 +147,12 @@ def test_a_training_step_never_holds_rows_over_the_codebook(samples, monkeypatch
     assert np.isfinite(step(tf.constant(x))).all()
 
 
+@pytest.mark.parametrize("dim", [4, segments.NARROW])
 @pytest.mark.parametrize("samples", [1, 2, 9])
 @pytest.mark.parametrize("jit", [False, True])
-def test_segments_against_one_hot(samples, jit, rng):
-    rows = rng.normal(size=(30, 4)).astype("float32")
-    table = rng.normal(size=(7, 4)).astype("float32")
+def test_segments_against_one_hot(dim, samples, jit, rng):
+    rows = rng.normal(size=(30, dim)).astype("float32")
+    table = rng.normal(size=(7, dim)).astype("float32")
     codes = rng.integers(0, 7, size=(30, samples)).astype("int32")
     dropped = codes.copy()
     dropped[::3] = -1
