@@ -15,18 +15,18 @@ def main(arguments=None):
     from keras_vqem.training import image_run
 
     image_run.add_arguments(parser, learning_rate=0.002, batch_size=8)
-    image_run.add_grid_arguments(parser, width=96, depth=4, filter_width=192, block=96)
+    image_run.add_grid_arguments(parser, width=96, depth=2, filter_width=192, block=96)
     arguments = parser.parse_args(arguments)
 
     from keras_vqem.models import ImageTransformer
 
     def make_model(data):
-        height, width = data.images("train").shape[1:3]
-        return ImageTransformer(
-            height,
-            width,
-            **image_run.grid_sizes(arguments),
-        )
+        images = data.images("train")
+        height, width = images.shape[1:3]
+        model = ImageTransformer(height, width, **image_run.grid_sizes(arguments))
+        model.build()
+        model.start_from(model.vectors, images[:10_000])
+        return model
 
     print(f"saved {image_run.train_on_images(arguments, make_model)}")
 

@@ -24,8 +24,8 @@ def sample_search(
     """Writes sequences by drawing each id from the softmax of the logits.
 
     The draws depend on `seed` and nothing else: the same seed gives the same
-    sequences, eagerly and in a graph. (A row's draws do depend on its place in the
-    batch.)
+    sequences, eagerly and in a graph. With one seed for all, a row's draws depend on
+    its place in the batch; with a seed of its own a row is the same in any batch.
 
     Args:
         step, state, batch_size, start_id, end_id, max_length, min_length, pad_id: As
@@ -33,7 +33,8 @@ def sample_search(
         temperature: Divides the logits; a number or a scalar tensor. Below 1 probable
             ids become more so; 0 is greedy search.
         top_k: If given, only this many most probable ids can be drawn.
-        seed: Two integers, as a sequence or a tensor int32 [2].
+        seed: Two integers, as a sequence or a tensor int32 [2]; or two for each row,
+            int32 [batch, 2].
 
     Returns:
         Ids [batch, L] int32, as in `greedy_search`.
@@ -55,11 +56,29 @@ def sample_search(
     if top_k is not None:
         top_k = whole_number("top_k", top_k, 1, "Use None to draw from all ids.")
     seed = tf.cast(seed, tf.int32)
-    if seed.shape.as_list() != [2]:
+    if seed.shape.rank not in (1, 2) or seed.shape[-1] != 2:
         raise ValueError(
-            f"`seed` must be two integers, received shape {seed.shape}. For example "
-            f"seed=(0, 1)."
+            f"`seed` must be two integers, or two for each row; received shape "
+            f"{seed.shape}. For example seed=(0, 1)."
         )
+
+    def uniform(seed, shape, position):
+        return tf.random.stateless_uniform(
+            shape,
+            tf.random.fold_in(seed, position),
+            minval=1e-30,  # Not 0, whose noise is infinite.
+        )
+
+    def noise(shape, position):
+        if seed.shape.rank == 1:
+            found = uniform(seed, shape, position)
+        else:
+            found = tf.map_fn(
+                lambda own: uniform(own, shape[1:], position),
+                seed,
+                fn_output_signature=tf.TensorSpec([None], tf.float32),
+            )
+        return -keras.ops.log(-keras.ops.log(found))
 
     def draw(logits, position):
         among = None
@@ -67,14 +86,9 @@ def sample_search(
             logits, among = tf.math.top_k(logits, top_k)
         # Adding Gumbel noise and taking the largest is a draw from the softmax. The
         # noise is scaled rather than the logits, which would overflow near 0.
-        uniform = tf.random.stateless_uniform(
-            tf.shape(logits),
-            tf.random.fold_in(seed, position),
-            minval=1e-30,  # Not 0, whose noise is infinite.
-        )
-        noise = -keras.ops.log(-keras.ops.log(uniform))
+        scale = tf.cast(temperature, tf.float32)
         drawn = tf.argmax(
-            logits + tf.cast(temperature, tf.float32) * noise,
+            logits + scale * noise(tf.shape(logits), position),
             axis=-1,
             output_type=tf.int32,
         )

@@ -249,7 +249,8 @@ class GridTransformer(OwnLoss):
 
         Args:
             count: How many.
-            seed: Two integers, or int32 [2].
+            seed: Two integers, or two for each grid, int32 [count, 2]; a grid with a
+                seed of its own does not depend on the others.
             temperature: Below 1 for more probable grids; 0 for the most probable
                 symbol each time.
             prefix: Integers [count, P]: the first P symbols of each grid, in reading

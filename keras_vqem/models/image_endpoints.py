@@ -4,7 +4,7 @@ import tensorflow as tf
 from keras import ops
 
 
-def of_images(model, max_samples):
+def of_images(model):
     """A dict from names to functions and their signatures; the first is default."""
     rows, columns, slots = model.encode(tf.zeros((1, *model.image_size, 3), "uint8"))[
         0
@@ -22,9 +22,8 @@ def of_images(model, max_samples):
         codes = ops.clip(codes, 0, model.bottleneck.num_codes - 1)
         return {"images": model.decode(codes)}
 
-    def sample(seed, count):
-        count = ops.clip(count, 0, max_samples)
-        codes = model.prior.sample(count, seed)
+    def sample(seed):
+        codes = model.prior.sample(ops.shape(seed)[0], seed)
         return {"images": model.decode(codes), "codes": codes}
 
     found = {
@@ -34,7 +33,7 @@ def of_images(model, max_samples):
         "decode": (decode, [codes]),
     }
     if model.prior is not None:
-        seed = tf.TensorSpec([2], tf.int32, name="seed")
-        count = tf.TensorSpec([], tf.int32, name="count")
-        found["sample"] = (sample, [seed, count])
+        # A row an image, as servers that put requests together want it.
+        seed = tf.TensorSpec([None, 2], tf.int32, name="seed")
+        found["sample"] = (sample, [seed])
     return found

@@ -321,7 +321,7 @@ class ImageVQVAE(OwnLoss):
 
     # Export.
 
-    def export(self, filepath, max_samples=64):
+    def export(self, filepath):
         """Writes a SavedModel that TensorFlow Serving loads as it is.
 
         Its signatures, with any number of images:
@@ -330,15 +330,14 @@ class ImageVQVAE(OwnLoss):
           `images`;
         - `encode`: `images` to `codes`, int32 [B, rows, columns, groups];
         - `decode`: `codes` to `images`;
-        - with a prior `sample`: `seed`, int32 [2], and `count`, an int32, to `images`
-          and their `codes`.
+        - with a prior `sample`: `seed`, int32 [B, 2], to B `images` and their `codes`.
 
-        A code that is none is read as the nearest one that is.
+        A code that is none is read as the nearest one that is. No row depends on the
+        others.
 
         Args:
             filepath: The folder; TensorFlow Serving wants one named by a version,
                 such as `models/images/1`.
-            max_samples: More than that are not drawn at once: `count` is cut.
         """
         if not hasattr(self.bottleneck, "num_codes"):
             raise ValueError(
@@ -347,7 +346,7 @@ class ImageVQVAE(OwnLoss):
             )
         if not self.built:
             self.build()
-        self._export(filepath, image_endpoints.of_images(self, max_samples))
+        self._export(filepath, image_endpoints.of_images(self))
 
     def get_config(self):
         def pack(part):

@@ -38,8 +38,24 @@ KERAS_CLASSES = {
 }
 
 
+REMEDY = "Get the preset anew, or load another one."
+
+
 class PresetError(ValueError):
     """A preset that is damaged, foreign, or of another version."""
+
+
+@contextlib.contextmanager
+def _blaming(path):
+    """Whatever goes wrong inside is the fault of a preset's file."""
+    try:
+        yield
+    except Exception as error:
+        raise PresetError(
+            f"{path} does not make a model ({type(error).__name__}: {error}). It is "
+            f"damaged, foreign, or of another version: update keras_vqem, or get the "
+            f"preset anew."
+        ) from error
 
 
 class Presets:
@@ -108,16 +124,23 @@ class Presets:
         record = read_config(folder)
         for name, digest in record["files"].items():
             _check_file(folder, name, digest)
-        model = keras.saving.deserialize_keras_object(record["model"], safe_mode=True)
+        with _blaming(folder / CONFIG):
+            model = keras.saving.deserialize_keras_object(
+                record["model"], safe_mode=True
+            )
         if not isinstance(model, cls):
             raise PresetError(
                 f"{folder} holds a {type(model).__name__}, not a {cls.__name__}. Load "
                 f"it with {type(model).__name__}.from_preset."
             )
         if hasattr(model, "tokenizer"):
-            model.tokenizer.load_assets(folder)
-        if not model.built:
-            model.build()
+            if TOKENIZER not in record["files"]:
+                raise PresetError(f"{folder / CONFIG} names no {TOKENIZER}. {REMEDY}")
+            with _blaming(folder / TOKENIZER):
+                model.tokenizer.load_assets(folder)
+        with _blaming(folder / CONFIG):
+            if not model.built:
+                model.build()
         _load_weights(model, folder / WEIGHTS)
         return model
 
@@ -132,6 +155,8 @@ def preset_folder(name):
     for folder in (pathlib.Path(name), *(place / name for place in SHIPPED)):
         if (folder / CONFIG).is_file():
             return folder
+        if (folder / WEIGHTS).is_file():
+            raise PresetError(f"{folder / CONFIG} is missing. {REMEDY}")
     raise FileNotFoundError(
         f"There is no preset {str(name)!r}. The package has "
         f"{', '.join(shipped()) or 'none'}; or pass a folder that save_to_preset wrote."
@@ -170,7 +195,6 @@ def _sha256(path):
 def read_config(folder):
     """The checked content of a preset's config.json: `about`, `files`, `model`."""
     path = folder / CONFIG
-    remedy = "Get the preset anew, or load another one."
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         found = record["format"]
@@ -183,9 +207,9 @@ def read_config(folder):
     except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
         if isinstance(error, PresetError):
             raise
-        raise PresetError(f"{path} is damaged ({error!r}). {remedy}") from error
+        raise PresetError(f"{path} is damaged ({error!r}). {REMEDY}") from error
     if WEIGHTS not in files:
-        raise PresetError(f"{path} names no {WEIGHTS}. {remedy}")
+        raise PresetError(f"{path} names no {WEIGHTS}. {REMEDY}")
     _check_objects(model, path)
     about = record.get("about")
     about = about if isinstance(about, dict) else {}
@@ -208,7 +232,7 @@ def _check_objects(value, path):
         if "class_name" in value:
             registered = value.get("registered_name") or ""
             ours = (
-                registered.startswith("keras_vqem>")
+                registered == f"keras_vqem>{value['class_name']}"
                 and keras.saving.get_registered_object(registered) is not None
             )
             module = str(value.get("module"))
@@ -229,40 +253,40 @@ def _check_objects(value, path):
 
 
 def _check_file(folder, name, digest):
-    if pathlib.PurePath(name).name != name:
+    outside = pathlib.PurePath(name).name != name
+    if outside or (folder / name).resolve().parent != folder.resolve():
         raise PresetError(
             f"{folder / CONFIG} names a file outside its folder: {name!r}. Do not use "
             f"this preset."
         )
     path = folder / name
     if not path.is_file():
-        raise PresetError(f"{path} is missing. Get the preset anew.")
+        raise PresetError(f"{path} is missing. {REMEDY}")
     if _sha256(path) != digest:
         raise PresetError(
             f"{path} is not the file that {CONFIG} was written with: its SHA-256 "
-            f"differs. Get the preset anew."
+            f"differs. {REMEDY}"
         )
 
 
 def _load_weights(model, path):
-    remedy = "Get the preset anew."
     try:
         with np.load(path, allow_pickle=False) as file:
             keys = sorted(file.files)
             values = [file[key] for key in keys]
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise PresetError(f"{path} is damaged ({error!r}). {remedy}") from error
+        raise PresetError(f"{path} is damaged ({error!r}). {REMEDY}") from error
     weights = model.weights
     if len(values) != len(weights):
         raise PresetError(
             f"{path} holds {len(values)} arrays, the model has {len(weights)} weights. "
-            f"{remedy}"
+            f"{REMEDY}"
         )
     for key, value, weight in zip(keys, values, weights, strict=True):
         if value.shape != tuple(weight.shape):
             raise PresetError(
                 f"{path}: {key} has shape {value.shape}, the model's {weight.path} "
-                f"has {tuple(weight.shape)}. {remedy}"
+                f"has {tuple(weight.shape)}. {REMEDY}"
             )
     for value, weight in zip(values, weights, strict=True):
         weight.assign(value)

@@ -208,6 +208,13 @@ class SentencePieceTokenizer(keras.layers.Layer):
     def get_config(self):
         return {**super().get_config(), "vocabulary_size": self.vocabulary_size}
 
+    @classmethod
+    def from_config(cls, config):
+        # A path in a stranger's file would read whatever lies there.
+        if "proto" in config:
+            raise ValueError("A config holds no `proto`: the tokenizer is an asset.")
+        return cls(**config)
+
     def save_assets(self, dir_path):
         self.save(pathlib.Path(dir_path) / ASSET)
 

@@ -273,7 +273,7 @@ def test_a_prior_of_other_codes_is_refused():
 
 
 def test_exported_model_does_what_the_model_does(images, with_prior, tmp_path):
-    with_prior.export(tmp_path / "1", max_samples=4)
+    with_prior.export(tmp_path / "1")
     loaded = tf.saved_model.load(str(tmp_path / "1"))
     call = loaded.signatures
     given = tf.constant(images[:5])
@@ -294,9 +294,20 @@ def test_exported_model_does_what_the_model_does(images, with_prior, tmp_path):
     found = call["decode"](codes=tf.constant(wrong))["images"]
     difference = np.asarray(found[1:], int) - np.asarray(expected[1:], int)
     assert np.abs(difference).max() <= 1
-    drawn = call["sample"](seed=tf.constant([1, 2]), count=tf.constant(3))
+    # A row is what it would be alone.
+    for row in range(5):
+        alone = call["encode"](images=given[row : row + 1])["codes"]
+        np.testing.assert_array_equal(alone[0], codes[row])
+        alone = call["reconstruct"](images=given[row : row + 1])["images"]
+        difference = np.asarray(alone[0], int) - np.asarray(expected[row], int)
+        assert np.abs(difference).max() <= 1
+    seeds = [(1, 2), (3, 4), (1, 2)]
+    drawn = call["sample"](seed=tf.constant(seeds))
+    for seed, found in zip(seeds, drawn["codes"], strict=True):
+        alone = with_prior.prior.sample(1, seed=seed)
+        np.testing.assert_array_equal(found, alone[0])
+    assert np.any(drawn["codes"][0] != drawn["codes"][1])
     np.testing.assert_array_equal(
-        drawn["codes"], with_prior.prior.sample(3, seed=(1, 2))
+        drawn["images"], call["decode"](codes=drawn["codes"])["images"]
     )
-    many = call["sample"](seed=tf.constant([1, 2]), count=tf.constant(1000))
-    assert many["images"].shape == (4, 16, 16, 3)
+    assert call["sample"](seed=tf.zeros((0, 2), "int32"))["images"].shape[0] == 0

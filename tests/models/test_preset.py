@@ -125,6 +125,12 @@ def edit(folder, change):
     (folder / "config.json").write_text(json.dumps(record))
 
 
+def foreign_file(folder, name):
+    (folder / name).write_bytes(b"something else")
+    digest = preset._sha256(folder / name)
+    edit(folder, lambda r: r["files"].update({name: digest}))
+
+
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
@@ -134,11 +140,47 @@ def edit(folder, change):
             "weights.npz is not the file.*SHA-256",
         ),
         (lambda f: (f / "config.json").write_text("{"), "config.json is damaged"),
+        (lambda f: (f / "config.json").unlink(), "config.json is missing"),
         (lambda f: edit(f, lambda r: r.pop("files")), "config.json is damaged"),
+        (
+            lambda f: edit(f, lambda r: r["files"].pop("tokenizer.model")),
+            "config.json names no tokenizer.model",
+        ),
+        (
+            lambda f: edit(f, lambda r: r["files"].pop("weights.npz")),
+            "config.json names no weights.npz",
+        ),
+        (lambda f: foreign_file(f, "tokenizer.model"), "tokenizer.model does not make"),
+        (
+            lambda f: edit(f, lambda r: r["model"]["config"].update(halves=3)),
+            "config.json does not make a model.*halves.*update keras_vqem",
+        ),
+        (
+            lambda f: edit(
+                f, lambda r: r["model"]["config"].update(encoder_layers="two")
+            ),
+            "config.json does not make a model",
+        ),
         (lambda f: edit(f, lambda r: r.update(format=9)), "format 9.*Update"),
         (
             lambda f: edit(f, lambda r: r["files"].update({"../x": "0"})),
             "file outside its folder: '../x'",
+        ),
+        (
+            lambda f: (
+                (f / "weights.npz").rename(f.parent / "x")
+                and (f / "weights.npz").symlink_to(f.parent / "x")
+            ),
+            "file outside its folder: 'weights.npz'",
+        ),
+        (
+            lambda f: edit(
+                f,
+                lambda r: r["model"]["config"]["tokenizer"]["config"].update(
+                    proto=str(f / "tokenizer.model")
+                ),
+            ),
+            "config.json does not make a model.*A config holds no `proto`",
         ),
         (
             lambda f: edit(f, lambda r: r["model"]["config"].update(width=16)),
@@ -163,6 +205,11 @@ def test_damage_is_named(folder, harm, message):
         {"module": "keras.layers", "class_name": "Lambda", "config": {}},
         {"module": "builtins", "class_name": "function", "config": "eval"},
         {"class_name": "Anything", "config": {}, "registered_name": "evil>Anything"},
+        {
+            "class_name": "__lambda__",
+            "config": {"value": ""},
+            "registered_name": "keras_vqem>VQEMBottleneck",
+        },
     ],
 )
 def test_foreign_objects_are_refused(folder, planted):
