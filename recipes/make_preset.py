@@ -23,8 +23,15 @@ TRAINERS = {
     "ImageTransformer": "train_image_transformer.py",
     "GridTransformer": "train_image_prior.py",
 }
-# Where a run lies is no part of how it was made.
-PLACES = ("run", "data", "data_dir", "teacher", "autoencoder", "resume", "jit")
+# Where things lay is no part of how a model was made; that they were needed is.
+PLACES = {
+    "run": "RUN",
+    "data": "DATA",
+    "data_dir": "DATA",
+    "teacher": "TEACHER",
+    "autoencoder": "AUTOENCODER",
+}
+LEFT_OUT = ("resume", "jit")
 
 
 def training_of(run):
@@ -35,7 +42,11 @@ def training_of(run):
     arguments = json.loads((run / "config.json").read_text())["arguments"]
     lines = folder.metrics()
     return {
-        "options": {k: v for k, v in arguments.items() if k not in PLACES},
+        "options": {
+            key: PLACES.get(key, value) if value is not None else None
+            for key, value in arguments.items()
+            if key not in LEFT_OUT
+        },
         "minutes": round(lines[-1]["training_seconds"] / 60) if lines else None,
     }
 
@@ -73,17 +84,23 @@ def metrics_of(evaluation, preset):
     }
 
 
+def command_of(recipe, options):
+    """The command that trained it."""
+    words = ["python", f"recipes/{recipe}"]
+    for option, value in options.items():
+        if value is not None and value is not False:  # but 0 is a value
+            words.append(f"--{option.replace('_', '-')}")
+            if value is not True:
+                words.append(str(value))
+    return " ".join(words)
+
+
 def card_of(name, about, evaluation, notes):
     """The text of the model card."""
     lines = [f"# {name}", "", f"{about['task']}. Trained on {about['data']}.", ""]
     for recipe, training in about["training"].items():
-        flags = " ".join(
-            f"--{option.replace('_', '-')} {value}"
-            for option, value in training["options"].items()
-            if value is not None and value is not False  # but 0 is a value
-        )
         took = f" It took {training['minutes']} minutes." if training["minutes"] else ""
-        lines += [f"Made by `recipes/{recipe} {flags}`.{took}", ""]
+        lines += [f"Made by `{command_of(recipe, training['options'])}`.{took}", ""]
     lines += ["| measured with this preset | |", "| --- | ---: |"]
     lines += [f"| {key} | {value:.2f} |" for key, value in about["metrics"].items()]
     signatures = {e["bleu_signature"] for e in evaluation.get("entries", [])}

@@ -16,8 +16,11 @@ import tomllib
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import keras_vqem
+from keras_vqem.command import main
+from keras_vqem.images import shapes
 
 ROOT = pathlib.Path(__file__).parent.parent
 MODULES = [
@@ -154,8 +157,8 @@ def test_presets_come_with_the_wheel(tmp_path):
 import sys, keras_vqem
 from keras_vqem import zoo
 assert keras_vqem.__file__.startswith(sys.argv[1]), keras_vqem.__file__
-model = zoo.load("multi30k_en_de_teacher")
-print([entry.name for entry in zoo.entries()], model.translate(["A dog runs."]))
+models = {entry.name: zoo.load(entry.name) for entry in zoo.entries()}
+print(sorted(models), models["multi30k_en_de_teacher"].translate(["A dog runs."]))
 """
     done = subprocess.run(
         [sys.executable, "-c", script, installed],
@@ -172,6 +175,40 @@ print([entry.name for entry in zoo.entries()], model.translate(["A dog runs."]))
     assert pages.is_file()
 
 
+def test_the_presets_are_the_models_that_their_names_say():
+    found = {
+        entry.name: keras_vqem.zoo.load(entry.name)
+        for entry in keras_vqem.zoo.entries()
+    }
+    assert {name: type(model).__name__ for name, model in found.items()} == {
+        "cifar10_em": "ImageVQVAE",
+        "multi30k_en_de_em": "LatentNMT",
+        "multi30k_en_de_hard": "LatentNMT",
+        "multi30k_en_de_teacher": "Transformer",
+    }
+    assert found["cifar10_em"].prior is not None
+    soft, hard = (found[f"multi30k_en_de_{name}"] for name in ("em", "hard"))
+    assert soft.halvings == hard.halvings == 3
+    assert soft.bottleneck.num_samples and hard.bottleneck.num_samples is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [entry.name for entry in keras_vqem.zoo.entries()])
+def test_every_preset_is_exported_by_the_command(name, tmp_path):
+    main.main(["export", name, str(tmp_path)])
+    assert (tmp_path / "1" / "assets.extra" / "tf_serving_warmup_requests").is_file()
+    call = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    model = keras_vqem.zoo.load(name)
+    if name == "cifar10_em":
+        images = shapes.images(3, size=32)[0]
+        found = call(images=tf.constant(images))["images"].numpy().astype(int)
+        assert np.abs(found - model.reconstruct(images)).max() <= 1
+    else:
+        texts = ["A dog runs.", "", "Two men in blue shirts are talking."]
+        found = call(texts=tf.constant(texts))["translations"].numpy()
+        assert [text.decode() for text in found] == model.translate(texts)
+
+
 @pytest.mark.parametrize("entry", keras_vqem.zoo.entries(), ids=lambda e: e.name)
 def test_shipped_presets_say_what_they_are(entry):
     assert entry.task and entry.data and entry.metrics
@@ -179,6 +216,7 @@ def test_shipped_presets_say_what_they_are(entry):
     for name, value in entry.metrics.items():
         assert f"| {name} | {value:.2f} |" in card
     assert "## Limits" in card and "terms" in card
+    assert "Made by `python recipes/train_" in card and " --run RUN" in card
 
 
 def test_shipped_presets_are_small():

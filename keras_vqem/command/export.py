@@ -1,6 +1,7 @@
 """Writes a model as a SavedModel that TensorFlow Serving loads as it is."""
 
 import pathlib
+import shutil
 
 # Short and long: the server runs them before it offers the model to others.
 WARMUP = [
@@ -24,9 +25,13 @@ def run(parser, options):
     if min(options.version, options.beams) < 1:
         parser.error("--version and --beams must be at least 1")
 
+    import numpy as np
+
     from keras_vqem.evaluation.trained import load_model
+    from keras_vqem.models import ImageVQVAE
     from keras_vqem.models.translator import Translator
     from keras_vqem.serving import write_warmup
+    from keras_vqem.serving.api import serving_api
 
     target = options.folder / str(options.version)
     if target.exists():
@@ -34,13 +39,20 @@ def run(parser, options):
             f"{target} exists already; a server may be using it. Give the new model a "
             f"new --version."
         )
+    # A server looks at folders named by numbers only: it sees the whole or nothing.
+    partial = options.folder / f".{options.version}.partial"
     try:
-        model = load_model(options.model)
+        serving_api("apis.prediction_log_pb2")
+        model = load_model(options.model, Translator, ImageVQVAE)
         if isinstance(model, Translator):
-            model.export(target, options.max_tokens, beams=options.beams)
-            write_warmup(target, WARMUP)
+            model.export(partial, options.max_tokens, beams=options.beams)
+            write_warmup(partial, WARMUP)
         else:
-            model.export(target)
+            model.export(partial)
+            write_warmup(partial, np.zeros((1, *model.image_size, 3), "uint8"))
+        partial.rename(target)
     except (ImportError, OSError, ValueError) as error:
         parser.error(str(error))
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
     print(f"{target}: see docs/serving.md for what to do with it")

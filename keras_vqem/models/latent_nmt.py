@@ -345,6 +345,10 @@ class LatentNMT(Translator):
         first = first & ops.repeat(there, 2**self.halvings, axis=1)
         return ops.where(first, ids, PAD_ID), logits
 
+    def most_codes(self, source_tokens):
+        """As many as a translation of twice the length and 10 tokens more needs."""
+        return -(-(2 * source_tokens + 10) // 2**self.halvings) * self._groups
+
     def translated(
         self,
         source_ids,
@@ -387,8 +391,7 @@ class LatentNMT(Translator):
             )
         memory, mask = self.encode_source(source_ids)
         if max_codes is None:
-            tokens = 2 * ops.sum(ops.cast(mask, "int32"), axis=1) + 10
-            max_codes = -(-tokens // 2**self.halvings) * self._groups
+            max_codes = self.most_codes(ops.sum(ops.cast(mask, "int32"), axis=1))
         codes = self.predictor.search(
             memory,
             mask,

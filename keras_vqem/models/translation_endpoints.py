@@ -3,7 +3,7 @@
 import tensorflow as tf
 from keras import ops
 
-PAD_ID, EOS_ID = 0, 1
+PAD_ID, EOS_ID, UNKNOWN_ID = 0, 1, 2
 TEXTS, SOURCES, TARGETS = (
     tf.TensorSpec([None], tf.string, name=name)
     for name in ("texts", "sources", "targets")
@@ -25,6 +25,10 @@ def of_translator(model, max_tokens, options):
         return {"translations": tf.where(empty, "", translations), **found}
 
     def translate_ids(source_ids):
+        # What is no word fails no other row.
+        words = model.tokenizer.vocabulary_size
+        wrong = (source_ids < 0) | (source_ids >= words)
+        source_ids = cut(ops.where(wrong, UNKNOWN_ID, source_ids), max_tokens)
         return model.translated(source_ids, **options)
 
     return {
@@ -43,6 +47,7 @@ def of_codes(model, max_tokens):
     def decode(sources, codes):
         # What is no code ends a row, rather than failing all of them.
         end = model.predictor.end_code
+        codes = codes[:, : model.most_codes(max_tokens)]
         codes = ops.where((codes < 0) | (codes > end), end, codes)
         codes = ops.pad(codes, [[0, 0], [0, 1]], constant_values=end)
         ids = model.decode_ids(read(model.tokenizer, sources, max_tokens), codes)
@@ -56,6 +61,11 @@ def of_codes(model, max_tokens):
 
 def read(tokenizer, texts, max_tokens):
     """Ids [B, S] of strings [B], cut after `max_tokens`, the end kept."""
-    ids = tokenizer.encode(texts)[:, :max_tokens].to_tensor(PAD_ID)
+    return cut(tokenizer.encode(texts)[:, :max_tokens].to_tensor(PAD_ID), max_tokens)
+
+
+def cut(ids, max_tokens):
+    """Ids [B, S] without what is behind `max_tokens`, the end kept."""
+    ids = ids[:, :max_tokens]
     last = ops.arange(ops.shape(ids)[1]) == max_tokens - 1
     return ops.where(last & (ids != PAD_ID), EOS_ID, ids)

@@ -14,20 +14,21 @@ PLACE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
 MOST_RECORDS = 1000
 
 
-def write_warmup(folder, texts, batch_sizes=(1, 8, 64), signature="serving_default"):
-    """Writes warm-up requests into an exported translator.
+def write_warmup(folder, rows, batch_sizes=(1, 8, 64), signature="serving_default"):
+    """Writes warm-up requests into an exported model.
 
     The first request of each kind is slow: TensorFlow sets up what it needs only
     then. TensorFlow Serving sends itself the requests of this file before it offers
-    a version to others. All texts are sent at each of the batch sizes; the last
-    batch is filled up with texts from the start.
+    a version to others. All rows are sent at each of the batch sizes; the last
+    batch is filled up with rows from the start.
 
     Args:
         folder: An exported version, such as `models/en_de/1`.
-        texts: Strings as they will be asked for: short ones and long ones.
+        rows: What will be asked for: strings for a translator, short ones and long
+            ones; for a model of images an array, uint8 [N, H, W, 3].
         batch_sizes: The numbers of rows. With batching on a server, no more than its
             `max_batch_size`.
-        signature: One that takes `texts`.
+        signature: One that takes a single input.
 
     Returns:
         The path of the file. It holds at most 1,000 requests.
@@ -36,25 +37,26 @@ def write_warmup(folder, texts, batch_sizes=(1, 8, 64), signature="serving_defau
         https://www.tensorflow.org/tfx/serving/saved_model_warmup
     """
     folder = pathlib.Path(folder)
-    texts, batch_sizes = _texts(texts), tuple(batch_sizes)
+    rows, batch_sizes = _rows(rows), tuple(batch_sizes)
     if not batch_sizes or min(batch_sizes) < 1:
         raise ValueError(
             f"`batch_sizes` must be numbers from 1, received {batch_sizes}. "
             "Leave it out for 1, 8 and 64 rows."
         )
-    count = sum(math.ceil(len(texts) / size) for size in batch_sizes)
+    count = sum(math.ceil(len(rows) / size) for size in batch_sizes)
     if count > MOST_RECORDS:
         raise ValueError(
-            f"{len(texts)} texts at batch sizes {batch_sizes} are {count} requests; "
-            f"TensorFlow Serving takes at most {MOST_RECORDS}. Pass fewer texts: a few "
+            f"{len(rows)} rows at batch sizes {batch_sizes} are {count} requests; "
+            f"TensorFlow Serving takes at most {MOST_RECORDS}. Pass fewer rows: a few "
             "dozen of all lengths will do."
         )
-    _check_signature(folder, signature)
-    requests = [
-        _request(batch, folder.resolve().parent.name, signature)
-        for size in batch_sizes
-        for batch in _batches(texts, size)
-    ]
+    name, info = _single_input(folder, signature)
+    requests = []
+    for size in batch_sizes:
+        for batch in _batches(rows, size):
+            request = _request(folder.resolve().parent.name, signature)
+            request.predict_log.request.inputs[name].CopyFrom(_tensor(batch, info))
+            requests.append(request)
     path = folder / PLACE
     path.parent.mkdir(exist_ok=True)
     with replacing(path) as temporary:
@@ -64,23 +66,23 @@ def write_warmup(folder, texts, batch_sizes=(1, 8, 64), signature="serving_defau
     return path
 
 
-def _texts(texts):
-    if isinstance(texts, str | bytes):
+def _rows(rows):
+    if isinstance(rows, str | bytes):
         raise ValueError(
-            "`texts` must be a list of strings, received a single one. "
-            f"Write write_warmup(folder, [{texts!r}])."
+            "`rows` must be a list of strings, received a single one. "
+            f"Write write_warmup(folder, [{rows!r}])."
         )
-    texts = list(texts)
-    if not texts:
+    rows = list(rows)
+    if not rows:
         raise ValueError(
-            "There is no text to warm up with. Pass a few dozen lines of the kind "
-            "that will be translated."
+            "There is nothing to warm up with. Pass a few dozen texts, or images, of "
+            "the kind that will be asked for."
         )
-    return texts
+    return rows
 
 
-def _check_signature(folder, signature):
-    """A request that does not fit would keep the server from loading the model."""
+def _single_input(folder, signature):
+    """Name of a signature's input, and its proto of dtype and shape."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     path = folder / "saved_model.pb"
@@ -95,23 +97,39 @@ def _check_signature(folder, signature):
         for name, found in graph.signature_def.items()
         if not name.startswith("__")
     }
-    if takes.get(signature) != ["texts"]:
+    if len(takes.get(signature, [])) != 1:
         raise ValueError(
-            f"Warm-up needs a signature that takes `texts` alone; {folder} has no "
-            f"such {signature!r}. Its signatures and what they take: {takes}."
+            f"Warm-up needs a signature with one input; {folder} has no such "
+            f"{signature!r}. Its signatures and what they take: {takes}."
         )
+    return next(iter(graph.signature_def[signature].inputs.items()))
 
 
-def _batches(texts, size):
-    endless = itertools.cycle(texts)
-    for _ in range(math.ceil(len(texts) / size)):
+def _tensor(batch, info):
+    """The batch as a proto; what does not fit would keep a server from loading."""
+    dtype, shape = tf.as_dtype(info.dtype), tf.TensorShape(info.tensor_shape)
+    try:
+        found = tf.make_tensor_proto(batch, dtype)
+        fits = shape.is_compatible_with(found.tensor_shape)
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"The model takes {dtype.name} {shape.as_list()}, and the rows to warm up "
+            f"with are something else. Pass strings to a translator, and to a model of "
+            f"images an array of its size."
+        )
+    return found
+
+
+def _batches(rows, size):
+    endless = itertools.cycle(rows)
+    for _ in range(math.ceil(len(rows) / size)):
         yield list(itertools.islice(endless, size))
 
 
-def _request(texts, model, signature):
+def _request(model, signature):
     log = serving_api("apis.prediction_log_pb2").PredictionLog()
-    request = log.predict_log.request
-    request.model_spec.name = model
-    request.model_spec.signature_name = signature
-    request.inputs["texts"].CopyFrom(tf.make_tensor_proto(texts, tf.string))
+    spec = log.predict_log.request.model_spec
+    spec.name, spec.signature_name = model, signature
     return log

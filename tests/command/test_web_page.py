@@ -123,6 +123,8 @@ def test_a_visit(tmp_path, monkeypatch):
         own = f"http://127.0.0.1:{port}/"
         assert all(url.startswith((own, "data:")) for url in asked), asked
         assert not problems
+        page.screenshot(path=tmp_path / "page.png", full_page=True)
+        print(f"to look at: {tmp_path / 'page.png'}")
     assert translation != changed
 
 

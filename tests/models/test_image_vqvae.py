@@ -1,5 +1,8 @@
 """ImageVQVAE: codes in and out, the start from patches, and what it learns."""
 
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -311,3 +314,22 @@ def test_exported_model_does_what_the_model_does(images, with_prior, tmp_path):
         drawn["images"], call["decode"](codes=drawn["codes"])["images"]
     )
     assert call["sample"](seed=tf.zeros((0, 2), "int32"))["images"].shape[0] == 0
+    # And in a new process, of TensorFlow alone.
+    np.savez(tmp_path / "found", given=given, codes=codes, drawn=drawn["codes"])
+    script = f"""
+import sys, numpy as np, tensorflow as tf
+folder, seeds = {str(tmp_path)!r}, {seeds!r}
+call = tf.saved_model.load(folder + "/1").signatures
+with np.load(folder + "/found.npz") as known:
+    given, codes = tf.constant(known["given"]), call["encode"](images=known["given"])
+    assert (codes["codes"].numpy() == known["codes"]).all()
+    assert (call["sample"](seed=seeds)["codes"].numpy() == known["drawn"]).all()
+through = call["reconstruct"](images=given)["images"].numpy().astype(int)
+assert abs(through - call["decode"](**codes)["images"].numpy()).max() <= 1
+assert not {{"keras_vqem", "tensorflow_text"}} & set(sys.modules)
+print("fine")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout.endswith("fine\n"), done.stderr

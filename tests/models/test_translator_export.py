@@ -67,10 +67,19 @@ def test_scores_are_mean_log_probabilities(model, served):
         np.testing.assert_allclose(found["scores"][row], np.mean(picked), rtol=1e-4)
 
 
-def test_a_row_does_not_know_its_neighbours(served):
-    together = serve(served, TEXTS)["translations"].tolist()
-    alone = [serve(served, [text])["translations"][0] for text in TEXTS]
-    assert together == alone
+def test_a_row_does_not_know_its_neighbours(model, served):
+    together = serve(served, TEXTS)
+    for row, text in enumerate(TEXTS):
+        alone = serve(served, [text])
+        assert alone["translations"][0] == together["translations"][row]
+        np.testing.assert_allclose(
+            alone["scores"][0], together["scores"][row], rtol=1e-4
+        )
+        if "codes" in alone:  # and then nothing but the end
+            length = alone["codes"].shape[1]
+            codes, more = np.split(together["codes"][row], [length])
+            np.testing.assert_array_equal(codes, alone["codes"][0])
+            assert (more == model.bottleneck.num_codes).all()
     assert serve(served, [])["translations"].shape == (0,)
 
 
@@ -88,6 +97,26 @@ def test_hard_input_is_cut_or_read_as_replacement(model, served):
         text.decode("utf-8")
 
 
+def test_ids_beyond_the_limits_disturb_no_other_row(model, served):
+    ids = model.tokenizer.encode(["ten past two", "five"]).to_tensor(0)
+    expected = served["translate_ids"](source_ids=ids)["target_ids"].numpy()
+    # A row of 5,000 ids, half of them no words: it is read as cut, with unknown ones.
+    long = np.full((1, 5000), 7, "int32")
+    long[:, ::2] = 10**6
+    long[:, 1::4] = -5
+    read = np.where((long < 0) | (long == 10**6), 2, long)[:, :20]
+    read[:, -1] = 1
+    padded = np.pad(ids, [[0, 0], [0, 5000 - ids.shape[1]]])
+    found = served["translate_ids"](
+        source_ids=tf.constant(np.concatenate([padded, long]))
+    )["target_ids"].numpy()
+    cut = served["translate_ids"](source_ids=tf.constant(read))["target_ids"].numpy()
+    for row, wanted in zip(found, [*expected, *cut], strict=True):
+        words = wanted[wanted != 0]
+        np.testing.assert_array_equal(row[: len(words)], words)
+        assert not row[len(words) :].any()
+
+
 @pytest.mark.parametrize("model", ["LatentNMT"], indirect=True)
 def test_codes_lead_back_to_words(model, served):
     sources, targets = ["five", "ten past two"], ["fünf", "zehn nach zwei"]
@@ -102,6 +131,12 @@ def test_codes_lead_back_to_words(model, served):
     wrong[0, 0] = 10**6
     again = served["decode"](sources=tf.constant(sources), codes=tf.constant(wrong))
     assert again["translations"].numpy()[1] == expected.numpy()[1]
+    # Nor do more codes than a translation of the longest source may have.
+    many = np.pad(found["codes"], [[0, 0], [0, 9000]])
+    again = served["decode"](sources=tf.constant(sources), codes=tf.constant(many))
+    most = model.most_codes(20)
+    expected = model.tokenizer.decode(model.decode_ids(ids[0], many[:, :most]))
+    assert again["translations"].numpy().tolist() == expected.numpy().tolist()
     none = served["decode"](
         sources=tf.constant(sources), codes=tf.zeros((2, 0), "int32")
     )

@@ -25,7 +25,9 @@ def shipped(make_preset, tiny, tmp_path_factory):
         "samples": 2,
         "warmup": 0,
         "attend_source": False,
-        "teacher": "t",
+        "distill": True,
+        "teacher": "somewhere/t",
+        "resume": None,
     }
     (run / "config.json").write_text(json.dumps({"arguments": arguments}))
     line = {"epoch": 3, "training_seconds": 120.0}
@@ -54,8 +56,9 @@ def test_the_card_tells_what_was_measured_with_the_preset(
     [entry] = json.loads(table.read_text())["entries"]
     assert f"| test BLEU, greedy | {entry['bleu']:.2f} |" in card
     assert entry["bleu_signature"] in card and "Public domain." in card
-    made = "recipes/train_latent_nmt.py --epochs 3 --samples 2 --warmup 0`."
-    assert f"{made} It took 2 minutes." in card
+    made = "python recipes/train_latent_nmt.py --run RUN --epochs 3 --samples 2"
+    made += " --warmup 0 --distill --teacher TEACHER`. It took 2 minutes."
+    assert made in card
     capsys.readouterr()
     command.main(["zoo"])
     listed = capsys.readouterr().out
@@ -81,9 +84,23 @@ def test_the_command_translates_and_exports_a_preset(shipped, tmp_path, capfdbin
     version = tmp_path / "served" / "1"
     assert (version / "saved_model.pb").is_file()
     assert (version / "assets.extra" / "tf_serving_warmup_requests").is_file()
+    assert [path.name for path in version.parent.iterdir()] == ["1"]
     with pytest.raises(SystemExit):
         command.main(["export", "tiny_en_de", str(tmp_path / "served")])
     assert b"new --version" in capfdbinary.readouterr().err
+
+
+def test_an_export_that_fails_leaves_nothing(shipped, tmp_path, monkeypatch, capsys):
+    def fail(folder, rows):
+        assert (folder / "saved_model.pb").is_file()
+        assert not folder.name.isdigit()  # a server does not look into it
+        raise OSError("disk full")
+
+    monkeypatch.setattr("keras_vqem.serving.write_warmup", fail)
+    with pytest.raises(SystemExit):
+        command.main(["export", "tiny_en_de", str(tmp_path / "served")])
+    assert "disk full" in capsys.readouterr().err
+    assert not list((tmp_path / "served").iterdir())
 
 
 def test_zoo_loads_by_name(shipped):

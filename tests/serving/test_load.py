@@ -90,11 +90,18 @@ def strings(count, rng):
     "count, alone", [(300, 40), pytest.param(10_000, 300, marks=pytest.mark.slow)]
 )
 def test_any_bytes_give_text_and_a_row_stays_itself(serve, rng, count, alone):
-    texts, found = list(strings(count, rng)), []
-    while len(found) < count:
-        size = int(rng.integers(1, 129))
-        found += serve(texts[len(found) :][:size])
+    texts = list(strings(count, rng))
+
+    def in_batches(order):
+        found = []
+        while len(found) < count:
+            places = order[len(found) :][: int(rng.integers(1, 129))]
+            found += serve([texts[place] for place in places])
+        return [found[place] for place in np.argsort(order)]
+
+    found = in_batches(np.arange(count))
     assert len(found) == count and len(set(found)) > count / 20
+    assert in_batches(rng.permutation(count)) == found  # among other neighbours
     for text in found:
         text.decode("utf-8")
     for place in rng.choice(count, alone, replace=False):

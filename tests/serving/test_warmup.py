@@ -2,6 +2,7 @@
 
 import shutil
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
@@ -53,7 +54,7 @@ def test_a_model_with_warmup_still_loads_and_can_be_warmed_again(copy):
 
 def test_no_more_records_than_the_server_takes(copy):
     assert len(list(records(write_warmup(copy, ["a"] * 1000, (1,))))) == 1000
-    with pytest.raises(ValueError, match="1001 texts.*1001 requests.*at most 1000"):
+    with pytest.raises(ValueError, match="1001 rows.*1001 requests.*at most 1000"):
         write_warmup(copy, ["a"] * 1001, (1,))
 
 
@@ -76,7 +77,8 @@ def test_errors_say_what_to_do(copy, tmp_path):
     for arguments, words in [
         ((tmp_path, TEXTS), "not an exported model.*model.export"),
         ((copy, "five"), r"Write write_warmup\(folder, \['five'\]\)"),
-        ((copy, []), "no text to warm up with"),
+        ((copy, []), "nothing to warm up with"),
+        ((copy, np.zeros((2, 4, 4, 3), "uint8")), r"takes string \[None\]"),
         ((copy, TEXTS, (0,)), "numbers from 1"),
         ((copy, TEXTS, ()), "numbers from 1"),
         ((copy, TEXTS, (1,), "decode"), "'decode': .*'codes', 'sources'"),

@@ -8,7 +8,6 @@ import tensorflow as tf
 from keras import ops
 from tensorflow.python.ops import control_flow_util
 
-
 # TensorFlow's sparse matrix product has a fast way for fewer columns than this.
 NARROW = 32
 
