@@ -4,6 +4,7 @@ import itertools
 import math
 import pathlib
 
+import numpy as np
 import tensorflow as tf
 
 from keras_vqem.files import replacing
@@ -108,6 +109,8 @@ def _single_input(folder, signature):
 def _tensor(batch, info):
     """The batch as a proto; what does not fit would keep a server from loading."""
     dtype, shape = tf.as_dtype(info.dtype), tf.TensorShape(info.tensor_shape)
+    if dtype != tf.string:
+        batch = np.asarray(batch)
     try:
         found = tf.make_tensor_proto(batch, dtype)
         fits = shape.is_compatible_with(found.tensor_shape)
