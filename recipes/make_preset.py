@@ -31,7 +31,6 @@ PLACES = {
     "teacher": "TEACHER",
     "autoencoder": "AUTOENCODER",
 }
-LEFT_OUT = ("resume", "jit")
 
 
 def training_of(run):
@@ -39,14 +38,16 @@ def training_of(run):
     from keras_vqem.training import RunFolder
 
     folder = RunFolder(run)
-    arguments = json.loads((run / "config.json").read_text())["arguments"]
+    options = json.loads((run / "config.json").read_text())["arguments"]
+    options.pop("resume", None)
+    for name, place in PLACES.items():
+        # Of image recipes --data is a kind.
+        kind = name == "data" and "data_dir" in options
+        if options.get(name) is not None and not kind:
+            options[name] = place
     lines = folder.metrics()
     return {
-        "options": {
-            key: PLACES.get(key, value) if value is not None else None
-            for key, value in arguments.items()
-            if key not in LEFT_OUT
-        },
+        "options": options,
         "minutes": round(lines[-1]["training_seconds"] / 60) if lines else None,
     }
 

@@ -2,7 +2,8 @@
 
     python recipes/train_image_transformer.py --data-dir data --run runs/pixels
 
-Its `bits` are bits a dimension. The run folder is that of train_transformer.py.
+It starts from the frequencies of values, with values that are close alike. Its `bits`
+are bits a dimension. The run folder is that of train_transformer.py.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 """Writes a model as a SavedModel that TensorFlow Serving loads as it is."""
 
+import os
 import pathlib
 import shutil
 
@@ -40,9 +41,10 @@ def run(parser, options):
             f"new --version."
         )
     # A server looks at folders named by numbers only: it sees the whole or nothing.
-    partial = options.folder / f".{options.version}.partial"
+    partial = options.folder / f".{options.version}.{os.getpid()}.partial"
     try:
         serving_api("apis.prediction_log_pb2")
+        partial.mkdir(parents=True)  # fails if it may not be written
         model = load_model(options.model, Translator, ImageVQVAE)
         if isinstance(model, Translator):
             model.export(partial, options.max_tokens, beams=options.beams)

@@ -56,10 +56,11 @@ def sample_search(
     if top_k is not None:
         top_k = whole_number("top_k", top_k, 1, "Use None to draw from all ids.")
     seed = tf.cast(seed, tf.int32)
-    if seed.shape.rank not in (1, 2) or seed.shape[-1] != 2:
+    rows = tf.get_static_value(batch_size)
+    if not any(seed.shape.is_compatible_with(shape) for shape in ([2], [rows, 2])):
         raise ValueError(
-            f"`seed` must be two integers, or two for each row; received shape "
-            f"{seed.shape}. For example seed=(0, 1)."
+            f"`seed` must be two integers, or two for each of {rows} rows; received "
+            f"shape {seed.shape}. For example seed=(0, 1)."
         )
 
     def uniform(seed, shape, position):

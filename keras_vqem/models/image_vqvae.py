@@ -304,7 +304,7 @@ class ImageVQVAE(OwnLoss):
 
         Args:
             count: How many.
-            seed: Two integers, or int32 [2].
+            seed: Two integers, or two for each image, int32 [count, 2].
             temperature: Below 1 for more probable codes.
         """
         if self.prior is None:

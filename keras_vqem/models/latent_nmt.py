@@ -423,7 +423,7 @@ class LatentNMT(Translator):
     def _endpoints(self, max_tokens, options):
         return {
             **super()._endpoints(max_tokens, options),
-            **endpoints.of_codes(self, max_tokens),
+            **endpoints.of_codes(self, max_tokens, options),
         }
 
     def get_config(self):

@@ -111,7 +111,7 @@ class LatentPredictor(keras.Model):
             beams: 1 for greedy search.
             length_penalty: As in `keras_vqem.decoding.beam_search`.
             temperature: A number to sample with; None for the most probable codes.
-            seed: int32 [2], for sampling.
+            seed: int32 [2], or [B, 2], for sampling.
             all_beams: Whether to return all sequences of a beam search, [B, beams, L],
                 best first.
 

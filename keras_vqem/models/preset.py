@@ -50,6 +50,8 @@ def _blaming(path):
     """Whatever goes wrong inside is the fault of a preset's file."""
     try:
         yield
+    except PresetError:
+        raise
     except Exception as error:
         raise PresetError(
             f"{path} does not make a model ({type(error).__name__}: {error}). It is "
@@ -99,7 +101,7 @@ class Presets:
                 {
                     "format": FORMAT,
                     "about": about or {},
-                    "model": keras.saving.serialize_keras_object(self),
+                    "model": _uncompiled(keras.saving.serialize_keras_object(self)),
                     "files": {name: _sha256(new / name) for name in names},
                 },
             )
@@ -114,7 +116,7 @@ class Presets:
             name: Of a preset that comes with the package, or a preset's folder.
 
         Returns:
-            The model, of this class or a subclass.
+            The model, of this class or a subclass; not compiled.
 
         Raises:
             FileNotFoundError: If there is no such preset.
@@ -141,7 +143,8 @@ class Presets:
         with _blaming(folder / CONFIG):
             if not model.built:
                 model.build()
-        _load_weights(model, folder / WEIGHTS)
+        with _blaming(folder / WEIGHTS):
+            _load_weights(model, folder / WEIGHTS)
         return model
 
 
@@ -210,7 +213,9 @@ def read_config(folder):
         raise PresetError(f"{path} is damaged ({error!r}). {REMEDY}") from error
     if WEIGHTS not in files:
         raise PresetError(f"{path} names no {WEIGHTS}. {REMEDY}")
-    _check_objects(model, path)
+    model = _uncompiled(model)
+    with _blaming(path):
+        _check_objects(model, path)
     about = record.get("about")
     about = about if isinstance(about, dict) else {}
     return {"about": about, "files": files, "model": model}
@@ -226,6 +231,13 @@ def describe(folder, card, about):
     write_json(folder / CONFIG, {**record, "about": about})
 
 
+def _uncompiled(value):
+    """A config without optimizers and losses, which are no part of a trained model."""
+    if isinstance(value, dict):
+        return {k: _uncompiled(v) for k, v in value.items() if k != "compile_config"}
+    return [_uncompiled(v) for v in value] if isinstance(value, list) else value
+
+
 def _check_objects(value, path):
     """Raises unless all objects that a config names are ours or harmless."""
     if isinstance(value, dict):
@@ -236,8 +248,11 @@ def _check_objects(value, path):
                 and keras.saving.get_registered_object(registered) is not None
             )
             module = str(value.get("module"))
-            known = value["class_name"] in KERAS_CLASSES and re.fullmatch(
-                r"keras(\.\w+)*", module
+            # Keras looks at the registered name first.
+            known = (
+                value["class_name"] in KERAS_CLASSES
+                and re.fullmatch(r"keras(\.\w+)*", module)
+                and registered in ("", value["class_name"])
             )
             if not (ours or known):
                 raise PresetError(
@@ -253,8 +268,7 @@ def _check_objects(value, path):
 
 
 def _check_file(folder, name, digest):
-    outside = pathlib.PurePath(name).name != name
-    if outside or (folder / name).resolve().parent != folder.resolve():
+    if pathlib.PurePath(name).name != name:
         raise PresetError(
             f"{folder / CONFIG} names a file outside its folder: {name!r}. Do not use "
             f"this preset."

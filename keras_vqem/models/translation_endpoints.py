@@ -37,8 +37,9 @@ def of_translator(model, max_tokens, options):
     }
 
 
-def of_codes(model, max_tokens):
+def of_codes(model, max_tokens, options):
     """Endpoints of a `LatentNMT`: pairs to codes, codes and sources to text."""
+    most_codes = options.get("max_codes") or model.most_codes(max_tokens)
 
     def encode(sources, targets):
         ids = (read(model.tokenizer, texts, max_tokens) for texts in (sources, targets))
@@ -47,7 +48,7 @@ def of_codes(model, max_tokens):
     def decode(sources, codes):
         # What is no code ends a row, rather than failing all of them.
         end = model.predictor.end_code
-        codes = codes[:, : model.most_codes(max_tokens)]
+        codes = codes[:, :most_codes]
         codes = ops.where((codes < 0) | (codes > end), end, codes)
         codes = ops.pad(codes, [[0, 0], [0, 1]], constant_values=end)
         ids = model.decode_ids(read(model.tokenizer, sources, max_tokens), codes)

@@ -242,7 +242,7 @@ class Translator(OwnLoss):
         Args:
             filepath: The folder; TensorFlow Serving wants one named by a version,
                 such as `models/translator/1`.
-            max_tokens: Texts are cut after that many tokens.
+            max_tokens: Texts and ids are cut after that many tokens.
             **options: Of `translated`, such as `beams`.
         """
         if max_tokens < 2:

@@ -109,9 +109,9 @@ def _single_input(folder, signature):
 def _tensor(batch, info):
     """The batch as a proto; what does not fit would keep a server from loading."""
     dtype, shape = tf.as_dtype(info.dtype), tf.TensorShape(info.tensor_shape)
-    if dtype != tf.string:
-        batch = np.asarray(batch)
     try:
+        if dtype != tf.string:
+            batch = np.asarray(batch)
         found = tf.make_tensor_proto(batch, dtype)
         fits = shape.is_compatible_with(found.tensor_shape)
     except (TypeError, ValueError):

@@ -213,7 +213,7 @@ class SentencePieceTokenizer(keras.layers.Layer):
         # A path in a stranger's file would read whatever lies there.
         if "proto" in config:
             raise ValueError("A config holds no `proto`: the tokenizer is an asset.")
-        return cls(**config)
+        return super().from_config(config)
 
     def save_assets(self, dir_path):
         self.save(pathlib.Path(dir_path) / ASSET)

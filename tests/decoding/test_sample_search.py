@@ -55,6 +55,22 @@ def test_positions_and_rows_are_independent():
     assert np.all(np.abs(neighbours - 0.25) < 0.02)
 
 
+@pytest.mark.parametrize("top_k", [None, 3])
+def test_a_row_with_its_own_seed_is_the_same_in_any_batch(top_k):
+    seeds = [(0, 1), (2, 3), (0, 1), (4, 5)]
+    model = Model(4, 5)
+    model.bias[:] = model.bias[0]
+    found = search(model, seeds, top_k=top_k).numpy()
+    graph = tf.function(lambda seed: search(model, seed, top_k=top_k))
+    np.testing.assert_array_equal(graph(tf.constant(seeds)), found)
+    alone = Model(4, 5)
+    alone.bias = model.bias[:1]
+    for seed, row in zip(seeds, found, strict=True):
+        expected = search(alone, seed, top_k=top_k).numpy()[0]
+        np.testing.assert_array_equal(row[: len(expected)], expected)
+    assert (found[0] == found[2]).all() and (found[0] != found[1]).any()
+
+
 def test_repeats_for_a_seed_eagerly_and_in_a_graph():
     model = Model(16, 5)
     graph = tf.function(lambda seed: search(model, seed))
@@ -130,5 +146,7 @@ def test_bad_arguments():
         search(model, top_k=0)
     with pytest.raises(ValueError, match="`seed` must be two integers"):
         search(model, seed=3)
+    with pytest.raises(ValueError, match=r"two for each of .* rows; .* \(1, 2\)"):
+        search(model, seed=[(0, 1)])
     with pytest.raises(ValueError, match="`max_length` must be"):
         search(model, max_length=0)

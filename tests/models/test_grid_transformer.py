@@ -202,3 +202,34 @@ def test_image_transformer_saves_and_counts_bits(tmp_path, rng):
     again = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(again({"images": images}), model({"images": images}))
     assert model.sample(1, seed=(0, 1)).dtype == "uint8"
+
+
+def entropy(symbols):
+    """Bits a symbol, each slot with frequencies of its own."""
+    shares = [np.bincount(x.ravel()) / x.size for x in np.moveaxis(symbols, -1, 0)]
+    return np.mean([-np.sum(p * np.log2(np.maximum(p, 1e-30))) for p in shares])
+
+
+@pytest.mark.parametrize("pixels", [False, True])
+def test_a_start_from_frequencies_needs_their_entropy(pixels):
+    rng = np.random.default_rng(0)
+    sizes = {"width": 16, "depth": 1, "heads": 2, "filter_width": 16, "block": 8}
+    if pixels:
+        model = ImageTransformer(4, 4, **sizes)
+        model.build()
+        vectors, most = np.array(model.vectors), 255
+    else:
+        model = GridTransformer((4, 4, 3), 32, vector_width=8, **sizes)
+        vectors, most = rng.normal(size=(3, 32, 5)), 31
+    symbols = rng.binomial(most, [0.2, 0.5, 0.9], size=(200, 4, 4, 3)).astype("uint8")
+    model.start_from(vectors, symbols)
+    model.compile()
+    inputs = {"images" if pixels else "symbols": symbols}
+    bits = model.evaluate(inputs, verbose=0, return_dict=True)["bits"]
+    assert entropy(symbols) < bits < entropy(symbols) + 0.3
+    # The way from one symbol to another has the direction that it had.
+    for slot, found in enumerate(np.array(model.vectors)):
+        way, expected = found[1] - found[0], vectors[slot, 1] - vectors[slot, 0]
+        expected = np.pad(expected, (0, len(way) - len(expected)))
+        cosine = way @ expected / np.linalg.norm(way) / np.linalg.norm(expected)
+        np.testing.assert_allclose(cosine, 1, atol=1e-5)

@@ -7,11 +7,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
 
 from keras_vqem import layers
 from keras_vqem.images import shapes
 from keras_vqem.layers.patch_compressor import to_patches
 from keras_vqem.models import GridTransformer, ImageVQVAE, patch_start
+from keras_vqem.serving import write_warmup
 
 
 def make_model(bottleneck=None, likelihood=None, **kwargs):
@@ -314,6 +316,14 @@ def test_exported_model_does_what_the_model_does(images, with_prior, tmp_path):
         drawn["images"], call["decode"](codes=drawn["codes"])["images"]
     )
     assert call["sample"](seed=tf.zeros((0, 2), "int32"))["images"].shape[0] == 0
+    # Warm-up requests are those of images.
+    path = write_warmup(tmp_path / "1", images[:2], batch_sizes=(1, 3))
+    for record, places in zip(
+        tf.data.TFRecordDataset(str(path)), [[0], [1], [0, 1, 0]], strict=True
+    ):
+        log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        asked = tf.make_ndarray(log.predict_log.request.inputs["images"])
+        np.testing.assert_array_equal(asked, images[places])
     # And in a new process, of TensorFlow alone.
     np.savez(tmp_path / "found", given=given, codes=codes, drawn=drawn["codes"])
     script = f"""

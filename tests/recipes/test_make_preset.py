@@ -56,7 +56,7 @@ def test_the_card_tells_what_was_measured_with_the_preset(
     [entry] = json.loads(table.read_text())["entries"]
     assert f"| test BLEU, greedy | {entry['bleu']:.2f} |" in card
     assert entry["bleu_signature"] in card and "Public domain." in card
-    made = "python recipes/train_latent_nmt.py --run RUN --epochs 3 --samples 2"
+    made = "python recipes/train_latent_nmt.py --run RUN --jit --epochs 3 --samples 2"
     made += " --warmup 0 --distill --teacher TEACHER`. It took 2 minutes."
     assert made in card
     capsys.readouterr()

@@ -1,7 +1,8 @@
 """Means of rows picked by codes, and sums of rows by code, without one-hot matrices.
 
 TensorFlow's sparse segment kernels read each row once and add in place; `[N, m, D]`
-is never stored. They have no XLA version, so a compiled graph takes the plain way.
+is never stored. Narrow rows are summed by a sparse product. These kernels have no XLA
+version, so a compiled graph takes the plain way.
 """
 
 import tensorflow as tf
