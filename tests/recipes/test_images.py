@@ -136,7 +136,9 @@ def test_a_preset_takes_its_prior_along(run, data, autoencoder, prior, tmp_path)
     card = (preset / "README.md").read_text()
     assert f"| bits/dim, predictor | {rows['predictor']['total']:.2f} |" in card
     made = card.split("Made by `python recipes/train_image_prior.py ")[1].split("`")[0]
-    assert "--data shapes" in made and "--autoencoder AUTOENCODER" in made
+    assert (
+        "--data folder --data-dir DATA" in made and "--autoencoder AUTOENCODER" in made
+    )
     assert "--run RUN" in made and str(prior) not in card
 
 
