@@ -17,14 +17,14 @@ import argparse
 CODES, SLOTS = 256, 10
 
 
-def make_bottleneck(arguments, pixels):
+def make_bottleneck(arguments, pixels, steps):
     from keras_vqem import layers
     from keras_vqem.training.em_arguments import em_bottleneck
 
     shared = arguments.network == "paper"
     groups = layers.SharedSlices(SLOTS) if shared else layers.Slices(SLOTS)
     if arguments.bottleneck == "em":
-        return em_bottleneck(arguments, CODES, groups)
+        return em_bottleneck(arguments, CODES, steps, groups)
     if arguments.bottleneck == "vq":
         return layers.VQBottleneck(
             CODES, commitment_weight=arguments.commitment, groups=groups
@@ -36,7 +36,7 @@ def make_bottleneck(arguments, pixels):
     )
 
 
-def make_model(arguments, data):
+def make_model(arguments, data, steps):
     from keras_vqem import layers, models
 
     images = data.images("train")
@@ -68,7 +68,7 @@ def make_model(arguments, data):
         )
     model = models.ImageVQVAE(
         compressor,
-        make_bottleneck(arguments, height * width),
+        make_bottleneck(arguments, height * width, steps),
         decompressor,
         likelihood,
         image_size=(height, width),
@@ -115,7 +115,7 @@ def main(arguments=None):
     arguments = parser.parse_args(arguments)
 
     path = image_run.train_on_images(
-        arguments, lambda data: make_model(arguments, data)
+        arguments, lambda data, steps: make_model(arguments, data, steps)
     )
     print(f"saved {path}")
 

@@ -48,7 +48,7 @@ def main(arguments=None):
         symbols = image_bits.encode(autoencoder, data.images("val"))
         val = image_run.validation_set({"symbols": symbols}, arguments.batch_size)
 
-        def make_model():
+        def make_model(steps):
             bottleneck = autoencoder.bottleneck
             grid, sizes = codes.shape[1:], image_run.grid_sizes(arguments)
             if not hasattr(bottleneck, "codebook"):

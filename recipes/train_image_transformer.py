@@ -21,7 +21,7 @@ def main(arguments=None):
 
     from keras_vqem.models import ImageTransformer
 
-    def make_model(data):
+    def make_model(data, steps):
         images = data.images("train")
         height, width = images.shape[1:3]
         model = ImageTransformer(height, width, **image_run.grid_sizes(arguments))

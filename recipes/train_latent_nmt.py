@@ -14,12 +14,12 @@ codes (random_codes_bleu: what the decoder reads off the source alone).
 import argparse
 
 
-def make_bottleneck(arguments):
+def make_bottleneck(arguments, steps):
     from keras_vqem import layers
     from keras_vqem.training.em_arguments import em_bottleneck
 
     if arguments.bottleneck == "em":
-        return em_bottleneck(arguments, arguments.codes)
+        return em_bottleneck(arguments, arguments.codes, steps)
     if arguments.bottleneck == "vq":
         return layers.VQBottleneck(
             arguments.codes, commitment_weight=arguments.commitment
@@ -74,10 +74,10 @@ def main(arguments=None):
     from keras_vqem.evaluation.trained import load_translator
     from keras_vqem.models import LatentNMT
 
-    def make_model(data):
+    def make_model(data, steps):
         model = LatentNMT(
             data.tokenizer,
-            make_bottleneck(arguments),
+            make_bottleneck(arguments, steps),
             halvings=arguments.halvings,
             attend_source=arguments.attend_source,
             width=arguments.width,

@@ -24,7 +24,7 @@ def main(arguments=None):
 
     from keras_vqem.models import Transformer
 
-    def make_model(data):
+    def make_model(data, steps):
         return Transformer(
             data.tokenizer,
             width=arguments.width,

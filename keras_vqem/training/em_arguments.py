@@ -1,5 +1,7 @@
 """The arguments of `VQEMBottleneck` that trainers take, and the layer they make."""
 
+import keras
+
 from keras_vqem.layers import VQEMBottleneck
 
 
@@ -18,17 +20,33 @@ def add_em_arguments(group, samples, temperature, revival):
         default=temperature,
         help="of soft EM (%(default)s)",
     )
+    add(
+        "--final-temperature",
+        type=float,
+        metavar="T",
+        help="at the end of an exponential fall over the run (no fall)",
+    )
     add("--decay", type=float, default=0.99, help="of the codebook (%(default)s)")
     add("--revival", type=float, default=revival, help="of dead codes (%(default)s)")
     add("--commitment", type=float, default=0.25, help="weight (%(default)s)")
 
 
-def em_bottleneck(arguments, num_codes, groups=None):
-    """The `VQEMBottleneck` of parsed arguments."""
+def em_bottleneck(arguments, num_codes, steps, groups=None):
+    """The `VQEMBottleneck` of parsed arguments, for a run of so many steps."""
+    temperature = arguments.temperature
+    if arguments.final_temperature is not None:
+        if not 0 < arguments.final_temperature <= temperature:
+            raise ValueError(
+                f"--final-temperature must be above 0 and at most --temperature, "
+                f"{temperature}; received {arguments.final_temperature}."
+            )
+        temperature = keras.optimizers.schedules.ExponentialDecay(
+            temperature, steps, arguments.final_temperature / temperature
+        )
     return VQEMBottleneck(
         num_codes,
         num_samples=arguments.samples or None,
-        temperature=arguments.temperature,
+        temperature=temperature,
         groups=groups,
         decay=arguments.decay,
         commitment_weight=arguments.commitment,

@@ -52,7 +52,7 @@ def train_on_images(arguments, make_model):
 
     Args:
         arguments: Parsed, from a parser with `add_arguments`.
-        make_model: Function from `ImageData` to a new model.
+        make_model: Function from `ImageData`, and the steps of the run, to a model.
 
     Returns:
         The path of the saved model.
@@ -69,7 +69,7 @@ def train_on_images(arguments, make_model):
                 flip=True,
                 steps=arguments.steps_per_epoch,
             ),
-            lambda: make_model(data),
+            lambda steps: make_model(data, steps),
             lambda model: model.evaluate(val, verbose=0, return_dict=True),
             validation=val,
         )

@@ -73,7 +73,7 @@ class Task:
 
     Attributes:
         batches: Has `dataset(first_epoch)`, `steps_per_epoch` and `summary()`.
-        make_model: Function that returns a new model.
+        make_model: Function from the number of steps of the run to a new model.
         measure: Function from the trained model to a dict of numbers to log.
         validation: A dataset to evaluate on after each epoch, or None.
         callbacks: More of them, to go first: those that add to the logs.
@@ -126,9 +126,10 @@ def train(arguments, make_task):
     run.log("batches\n" + batches.summary())
     print(batches.summary())
     with strategy.scope():
-        model = task.make_model()
+        steps = arguments.epochs * batches.steps_per_epoch
+        model = task.make_model(steps)
         model.compile(
-            _optimizer(arguments, arguments.epochs * batches.steps_per_epoch),
+            _optimizer(arguments, steps),
             jit_compile=arguments.jit,
             **task.compile_options,
         )

@@ -35,8 +35,8 @@ def train(arguments, make_model, length_multiple=1, translators=None):
 
     Args:
         arguments: Parsed, from a parser with `add_arguments`.
-        make_model: Function that takes the `keras_vqem.text.TranslationData` and
-            returns a new model.
+        make_model: Function from the `keras_vqem.text.TranslationData`, and the steps
+            of the run, to a new model.
         length_multiple: Of the lengths of targets in a batch.
         translators: Dict from names to functions that take the model and the
             validation corpus and return translations of its sources; `bleu`, with
@@ -60,7 +60,7 @@ def train(arguments, make_model, length_multiple=1, translators=None):
                 batch_multiple=2 * replicas,
                 seed=arguments.seed,
             ),
-            lambda: make_model(data),
+            lambda steps: make_model(data, steps),
             lambda model: {"val_bleu": bleu(model.translate(val.sources), val.targets)},
             callbacks=[
                 ValidationBLEU(

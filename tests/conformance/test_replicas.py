@@ -99,7 +99,7 @@ def test_soft_em_is_one_step_on_the_codes_it_drew(strategy, name, rng):
             drawn = samples[:, c] if samples.ndim == 3 else samples
             h = np.mean(np.eye(layer.num_codes)[drawn], axis=1)
             want = reference.ema_step(pieces[c], h, codebook[c], counts[c], layer.decay)
-            for vectors, held in per_replica_weights(strategy, layer):
+            for vectors, held in per_replica_weights(strategy, layer.ema):
                 np.testing.assert_allclose(vectors[c], want[0], rtol=1e-5, atol=1e-6)
                 np.testing.assert_allclose(held[c], want[1], rtol=1e-6)
 

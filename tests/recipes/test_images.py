@@ -36,7 +36,9 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def autoencoder(run, data, tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "autoencoder"
-    run("train_image_autoencoder", *data, "--run", path, *BRIEF, *NETWORK, *CODES)
+    cooling = ["--temperature", 0.3, "--final-temperature", 0.003]
+    options = [*BRIEF, *NETWORK, *CODES, *cooling]
+    run("train_image_autoencoder", *data, "--run", path, *options)
     return path
 
 
@@ -56,6 +58,16 @@ def test_a_run_that_could_not_start_leaves_its_folder_free(run, data, tmp_path):
         run("train_image_autoencoder", *nowhere, *options)
     run("train_image_autoencoder", *data, *options)
     assert (tmp_path / "run" / "model.keras").is_file()
+
+
+def test_a_temperature_falls_to_its_final_value_with_the_run(run, data, autoencoder):
+    from keras_vqem.evaluation.trained import load_model
+
+    bottleneck = load_model(autoencoder).bottleneck
+    np.testing.assert_allclose(bottleneck.temperature.value(), 0.003, rtol=1e-5)
+    options = ["--run", autoencoder.parent / "warming", "--final-temperature", 0.5]
+    with pytest.raises(ValueError, match="at most --temperature, 0.1"):
+        run("train_image_autoencoder", *data, *options, *BRIEF, *NETWORK, *CODES)
 
 
 def test_runs_leave_metrics(autoencoder, prior):

@@ -6,6 +6,7 @@ from keras import ops
 from keras_vqem.layers.bottlenecks import posterior, segments
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 from keras_vqem.layers.bottlenecks.checks import whole_number
+from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 
 
 class CodebookBottleneck(DiscreteBottleneck):
@@ -17,7 +18,7 @@ class CodebookBottleneck(DiscreteBottleneck):
 
     # Subclasses whose E step draws from the posterior set these.
     num_samples = None
-    temperature = 1.0
+    temperature = Scheduled(1.0, "temperature", above=0.0)
 
     def __init__(self, num_codes, commitment_weight=0.25, groups=None, **kwargs):
         super().__init__(num_codes, groups=groups, **kwargs)
@@ -93,8 +94,10 @@ class CodebookBottleneck(DiscreteBottleneck):
             )
             noise = (uniforms,)
 
+        temperature = self.temperature.value()
+
         def assign(*parts):
-            return posterior.assign(*parts, temperature=self.temperature)
+            return posterior.assign(*parts, temperature=temperature)
 
         vectors = ops.stop_gradient(vectors)
         return segments.per_codebook(assign, pieces, vectors, counts > 0, *noise)

@@ -18,6 +18,7 @@ class Scheduled:
             value = keras.optimizers.schedules.deserialize(value)
         self._schedule = value
         self._above = above
+        self._steps = None
         if isinstance(value, keras.optimizers.schedules.LearningRateSchedule):
             return
         fits = isinstance(value, numbers.Real) and (
@@ -36,7 +37,6 @@ class Scheduled:
         self._schedule = float(value)
 
     def build(self, layer):
-        self._steps = None
         if callable(self._schedule):
             self._steps = layer.add_weight(
                 name="steps",

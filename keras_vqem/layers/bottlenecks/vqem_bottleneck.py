@@ -6,6 +6,7 @@ import numpy as np
 from keras_vqem.layers.bottlenecks.checks import whole_number
 from keras_vqem.layers.bottlenecks.codebook import EMACodebook
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
+from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 from keras_vqem.layers.replicas import ReplicaSeedGenerator
 
 
@@ -44,7 +45,9 @@ class VQEMBottleneck(CodebookBottleneck):
         num_samples: None for hard EM, or m, the number of draws a vector.
         temperature: Divides squared distances in the posterior of soft EM. Distances
             grow with the size and scale of the vectors: when draws hardly ever differ
-            (`samples` of one vector are all alike), raise it.
+            (`samples` of one vector are all alike), raise it. A schedule of
+            `keras.optimizers.schedules` lets it fall over the training steps: soft EM
+            that ends near hard EM, whose codes are those used after training.
         groups: How many codes a vector gets. None: one. A number, or
             `keras_vqem.layers.Slices`: product quantization, a codebook a slice.
             `Projections`: the same over random projections. `SharedSlices`: several
@@ -127,10 +130,10 @@ class VQEMBottleneck(CodebookBottleneck):
                 "`initializer` must be 'data' or a Keras initializer. For codes of "
                 "your own use keras.initializers.Constant(codes[None])."
             )
-        if not temperature > 0:
+        if temperature == 0:
             raise ValueError(
-                f"`temperature` must be above 0, received {temperature!r}. For the "
-                f"limit of temperature 0 use hard EM: num_samples=None."
+                "`temperature` must be above 0. For its limit, the nearest code, use "
+                "hard EM: num_samples=None."
             )
         if not 0 <= decay < 1:
             raise ValueError(
@@ -143,7 +146,7 @@ class VQEMBottleneck(CodebookBottleneck):
                 f"below 1; received {revival!r}."
             )
         self.num_samples = num_samples
-        self.temperature = temperature
+        self.temperature = Scheduled(temperature, "temperature", above=0.0)
         self.decay = decay
         self.initializer = (
             initializer
@@ -166,6 +169,7 @@ class VQEMBottleneck(CodebookBottleneck):
     def build(self, input_shape):
         super().build(input_shape)
         self.ema.build(self.groups.build(self, self._dim))
+        self.temperature.build(self)
 
     @property
     def codebook(self):
@@ -185,6 +189,7 @@ class VQEMBottleneck(CodebookBottleneck):
 
     def _end_step(self, vectors, counts, pieces, samples, batch_counts):
         self.ema.update(vectors, counts, pieces, samples, batch_counts)
+        self.temperature.step()
 
     def get_config(self):
         initializer = self.initializer
@@ -193,7 +198,7 @@ class VQEMBottleneck(CodebookBottleneck):
         return {
             **super().get_config(),
             "num_samples": self.num_samples,
-            "temperature": self.temperature,
+            "temperature": self.temperature.serialize(),
             "decay": self.decay,
             "initializer": initializer,
             "revival": self.revival,

@@ -10,6 +10,7 @@ from keras_vqem.layers import (
     GumbelSoftmaxBottleneck,
     SemanticHashingBottleneck,
     VQBottleneck,
+    VQEMBottleneck,
 )
 from tests.layers.bottlenecks import reference
 
@@ -100,12 +101,15 @@ def test_gumbel_straight_through_sends_code_vectors(rng):
     np.testing.assert_allclose(dense, np.repeat(counts[:, None], 4, -1), atol=1e-5)
 
 
-@pytest.mark.parametrize("layer_class", ["gumbel", "hashing"])
+@pytest.mark.parametrize("layer_class", ["gumbel", "em", "hashing"])
 def test_schedules_count_training_steps(layer_class, rng):
     x = rng.normal(size=(8, 4)).astype("float32")
     schedule = schedules.PolynomialDecay(0.9, 10, 0.1)
     if layer_class == "gumbel":
         layer = GumbelSoftmaxBottleneck(5, temperature=schedule)
+        scheduled = layer.temperature
+    elif layer_class == "em":
+        layer = VQEMBottleneck(5, num_samples=2, temperature=schedule)
         scheduled = layer.temperature
     else:
         layer = SemanticHashingBottleneck(3, discrete_rate=schedule)

@@ -99,6 +99,25 @@ def test_assignments_converge_to_the_posterior(rng):
     assert errors[1] < errors[0] / 3 and errors[2] < errors[1] / 3
 
 
+def test_draws_harden_as_the_temperature_falls(rng):
+    x = rng.normal(size=(50, 2)).astype("float32")
+    schedule = keras.optimizers.schedules.PolynomialDecay(0.7, 2, 0.0)
+    layer = VQEMBottleneck(11, num_samples=4096, temperature=schedule, seed=3)
+    start_from(layer, rng.normal(size=(11, 2)))
+    for temperature in (0.7, 0.35, 0.0):
+        codebook = layer.codebook[0].numpy()
+        rows = layer.assignments(layer(x, training=True)["samples"]).numpy()
+        if temperature:
+            exact = reference.posterior(x, codebook, temperature)
+            np.testing.assert_allclose(rows, exact, atol=0.05)
+        else:
+            np.testing.assert_array_equal(rows, reference.hard_e_step(x, codebook))
+    again = VQEMBottleneck.from_config(layer.get_config())
+    again.build((None, 2))
+    again.set_weights(layer.get_weights())
+    assert float(again.temperature.value()) < 1e-5
+
+
 def test_inference_of_soft_em_is_hard(rng):
     x = blobs(rng)
     layer = VQEMBottleneck(8, num_samples=6, temperature=10.0, seed=1)
@@ -206,6 +225,7 @@ def test_metrics_carry_the_name_a_user_gave():
         ({"num_codes": 2.5}, "whole number"),
         ({"num_samples": 0}, "None for hard EM"),
         ({"temperature": 0.0}, "num_samples=None"),
+        ({"temperature": -1.0}, "above 0"),
         ({"decay": 1.0}, "trainable=False"),
         ({"commitment_weight": -1}, "Use 0"),
         ({"revival": 1.0}, "share of the average"),
