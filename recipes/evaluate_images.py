@@ -94,17 +94,14 @@ def main(arguments=None):
         parser.error("--images, --batch-size, --importance-samples: at least 1")
 
     from keras_vqem.evaluation.circumstances import circumstances
-    from keras_vqem.evaluation.trained import load_model
+    from keras_vqem.evaluation.trained import load_with_prior
     from keras_vqem.files import write_json
-    from keras_vqem.models import GridTransformer, ImageTransformer, ImageVQVAE
+    from keras_vqem.models import ImageTransformer, ImageVQVAE
 
     try:
-        model = load_model(options.model, ImageVQVAE, ImageTransformer)
-        if options.prior:
-            prior = load_model(options.prior, GridTransformer)
-            if not hasattr(getattr(model, "bottleneck", None), "num_codes"):
-                raise ValueError(f"{options.model} has no codes: leave out --prior.")
-            model = model.with_prior(prior)
+        model = load_with_prior(
+            options.model, options.prior, ImageVQVAE, ImageTransformer
+        )
         data = image_run.load(options)
         images = data.images(options.split)[: options.images]
     except (OSError, ValueError) as error:

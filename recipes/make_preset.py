@@ -53,13 +53,11 @@ def training_of(run):
 
 
 def make(options):
-    from keras_vqem.evaluation.trained import load_model
-    from keras_vqem.models import GridTransformer
+    from keras_vqem.evaluation.trained import load_with_prior
 
-    model = load_model(options.run)
+    model = load_with_prior(options.run, options.prior)
     training = {TRAINERS[type(model).__name__]: training_of(options.run)}
     if options.prior:
-        model = model.with_prior(load_model(options.prior, GridTransformer))
         training[TRAINERS["GridTransformer"]] = training_of(options.prior)
     about = {"training": training}
     model.save_to_preset(options.to, half=options.half, about=about)

@@ -75,14 +75,12 @@ def main(arguments=None):
     import numpy as np
 
     from keras_vqem.evaluation.image_grids import save_grid
-    from keras_vqem.evaluation.trained import load_model
-    from keras_vqem.models import GridTransformer, ImageVQVAE
+    from keras_vqem.evaluation.trained import load_with_prior
+    from keras_vqem.models import ImageVQVAE
 
     rows, columns = options.rows, options.columns
     try:
-        model = load_model(options.model, ImageVQVAE)
-        if options.prior:
-            model = model.with_prior(load_model(options.prior, GridTransformer))
+        model = load_with_prior(options.model, options.prior, ImageVQVAE)
         images = image_run.load(options).images("test")
     except (OSError, ValueError) as error:
         parser.error(str(error))

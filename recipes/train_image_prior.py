@@ -56,8 +56,6 @@ def main(arguments=None):
             codebook = np.asarray(bottleneck.codebook)
             number, size = codebook.shape[-2:]
             model = GridTransformer(grid, number, vector_width=size, **sizes)
-            # Slots may share a codebook.
-            codebook = np.broadcast_to(codebook, (grid[-1], number, size))
             model.start_from(codebook, codes[:10_000])
             return model
 

@@ -82,6 +82,25 @@ def load_model(path, *classes):
     return model
 
 
+def load_with_prior(path, prior=None, *classes):
+    """Loads a trained model, and the prior over its codes where there is one.
+
+    Args:
+        path: As in `model_file`.
+        prior: The same for a `GridTransformer` over the model's codes, or None for
+            the prior that the model has, if any.
+        *classes: What the model may be an instance of; anything, if none is given.
+    """
+    model = load_model(path, *classes)
+    if prior is None:
+        return model
+    if not isinstance(model, keras_vqem.models.ImageVQVAE) or not hasattr(
+        model.bottleneck, "num_codes"
+    ):
+        raise ValueError(f"{path} holds no images' codes: leave out the prior.")
+    return model.with_prior(load_model(prior, keras_vqem.models.GridTransformer))
+
+
 def load_translator(path):
     """Loads a trained translator; see `load_model`.
 

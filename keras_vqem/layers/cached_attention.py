@@ -62,7 +62,7 @@ class CachedAttention(keras.layers.Layer):
 
     def build(self, query_shape):
         width = query_shape[-1]
-        if width % self.heads:
+        if self.heads < 1 or width % self.heads:
             raise ValueError(
                 f"The width must be a multiple of `heads`: received width {width} and "
                 f"{self.heads} heads. Choose a number of heads that divides it."

@@ -130,7 +130,8 @@ class GridTransformer(OwnLoss):
         where it would have to be learned for each.
 
         Args:
-            vectors: [slots, num_symbols, n], n up to `vector_width`: a codebook.
+            vectors: [slots, num_symbols, n], n up to `vector_width`: a codebook. Or
+                [1, num_symbols, n], if slots share it.
             symbols: Integers [N, rows, columns, slots] to count, such as the codes of
                 some thousand images.
         """
@@ -138,6 +139,8 @@ class GridTransformer(OwnLoss):
             self.build()
         vectors, symbols = np.asarray(vectors, "float32"), np.asarray(symbols)
         slots, size = self.grid[2], self.vector_width
+        if vectors.shape[0] == 1:
+            vectors = vectors.repeat(slots, axis=0)
         if vectors.shape[:2] != (slots, self.num_symbols) or vectors.shape[2] > size:
             raise ValueError(
                 f"`vectors` must have shape ({slots}, {self.num_symbols}, n) with n up "

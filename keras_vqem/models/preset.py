@@ -35,6 +35,13 @@ KERAS_CLASSES = {
     "RandomUniform",
     "VarianceScaling",
     "Zeros",
+    # Temperatures and rates of bottlenecks may follow these.
+    "CosineDecay",
+    "CosineDecayRestarts",
+    "ExponentialDecay",
+    "InverseTimeDecay",
+    "PiecewiseConstantDecay",
+    "PolynomialDecay",
 }
 
 

@@ -34,9 +34,10 @@ def test_attention_against_numpy(rng):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_heads_must_divide_the_width():
-    with pytest.raises(ValueError, match="width 10 and 3 heads"):
-        layers.CachedAttention(heads=3).build((None, None, 10))
+@pytest.mark.parametrize("heads", [3, 0, -2])
+def test_heads_must_divide_the_width(heads):
+    with pytest.raises(ValueError, match=f"width 10 and {heads} heads"):
+        layers.CachedAttention(heads=heads).build((None, None, 10))
 
 
 def test_tied_embedding_is_one_matrix(rng):

@@ -69,6 +69,12 @@ def test_it_starts_from_a_codebook_and_the_codes_frequencies(rng):
     bits = model.evaluate({"symbols": symbols}, verbose=0, return_dict=True)["bits"]
     entropy = -np.sum(counts / counts.sum(-1, keepdims=True) * np.log2(shares), -1)
     assert abs(bits - entropy.mean()) < 0.05
+    # Slots may share a codebook.
+    model.start_from(codebook[:1], symbols)
+    shared = np.array(model.vectors)
+    model.start_from(np.stack([codebook[0]] * 2), symbols)
+    np.testing.assert_array_equal(model.vectors, shared)
+    model.start_from(codebook, symbols)
     # Whatever a slot's scale and place: centred, as long as random vectors.
     vectors = np.asarray(model.vectors)
     np.testing.assert_allclose(np.einsum("sk,skv->sv", shares, vectors), 0, atol=1e-5)

@@ -190,13 +190,16 @@ def test_other_rows_are_one_more_option(run, data, tmp_path, options, capsys):
     assert row in capsys.readouterr().out
 
 
-def test_pixel_baseline(run, data, tmp_path, capsys):
+def test_pixel_baseline(run, data, prior, tmp_path, capsys):
     path = tmp_path / "pixels"
     small = "--width 8 --depth 1 --heads 2 --filter-width 16 --block 48".split()
     brief = ["--epochs", 1, "--batch-size", 8, "--average", 1]
     run("train_image_transformer", *data, "--run", path, *brief, *small)
     run("evaluate_images", *data, "--model", path)
     assert "| exact |" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        run("make_preset", "--run", path, "--prior", prior, "--to", tmp_path / "new")
+    assert "holds no images' codes" in capsys.readouterr().err
 
 
 def test_the_wrong_model_is_named(run, data, prior, capsys):
