@@ -27,12 +27,10 @@ CASES = {
         8, num_samples=5, temperature=3.0, decay=0.9, seed=1, **k
     ),
     "soft_em_slices": lambda **k: layers.VQEMBottleneck(
-        8, num_samples=5, groups=layers.Slices(2), decay=0.9, seed=1, **k
-    ),
-    "soft_em_cooling": lambda **k: layers.VQEMBottleneck(
         8,
         num_samples=5,
-        temperature=keras.optimizers.schedules.ExponentialDecay(3.0, 10, 0.5),
+        temperature=keras.optimizers.schedules.ExponentialDecay(1.0, 10, 0.5),
+        groups=layers.Slices(2),
         decay=0.9,
         seed=1,
         **k,
