@@ -15,16 +15,15 @@ import dataclasses
 from pathlib import Path
 
 
-def evaluate_codes(options, model, data, images):
+def evaluate_codes(options, model, train, images):
     """Rows of the table: an `ImageBits` for each prior."""
     from keras_vqem.evaluation import image_bits
 
     num_codes = model.bottleneck.num_codes
-    train = image_bits.encode(model, data.images("train")[: options.unigram_images])
-    priors = {
-        "uniform prior": image_bits.UniformPrior(num_codes),
-        "unigram prior": image_bits.UnigramPrior(train, num_codes),
-    }
+    priors = {"uniform prior": image_bits.UniformPrior(num_codes)}
+    if train is not None:
+        codes = image_bits.encode(model, train)
+        priors["unigram prior"] = image_bits.UnigramPrior(codes, num_codes)
     rows, notes = {}, []
     samples = getattr(model.bottleneck, "num_samples", None)
     if model.prior is not None:
@@ -42,7 +41,7 @@ def evaluate_codes(options, model, data, images):
     return rows, notes
 
 
-def evaluate(options, model, data, images):
+def evaluate(options, model, train, images):
     from keras_vqem.evaluation import image_bits
     from keras_vqem.models import ImageTransformer
 
@@ -56,7 +55,7 @@ def evaluate(options, model, data, images):
         found = image_bits.ImageBits(bits, bits, 0.0, nan, nan, nan, len(images))
         return {"exact": found}, []
     if hasattr(model.bottleneck, "num_codes"):
-        return evaluate_codes(options, model, data, images)
+        return evaluate_codes(options, model, train, images)
     number, size = options.importance_samples, {"batch_size": options.batch_size}
     return {
         "ELBO": image_bits.gaussian_bound(model, images, **size),
@@ -80,18 +79,25 @@ def main(arguments=None):
 
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
     add("--model", required=True, metavar="RUN", help="run, .keras file or preset")
-    add("--prior", metavar="RUN", help="of train_image_prior.py: the model's own")
+    add("--prior", metavar="RUN", help="of train_image_prior.py (the model's own)")
     image_run.add_data_arguments(parser)
     add("--split", default="test", help="which images: test")
     add("--images", **number, help="only the first N of them: all")
     add("--batch-size", default=100, **number, help="images at a time: 100")
-    add("--unigram-images", default=10_000, **number, help="to count codes in: 10000")
+    add(
+        "--unigram-images",
+        default=10_000,
+        **number,
+        help="training images to count codes in: 10000; 0: no unigram prior",
+    )
     add("--importance-samples", default=20, **number, help="of a VAE's bound: 20")
     add("--json", type=Path, metavar="FILE", help="write all numbers as JSON too")
     options = parser.parse_args(arguments)
     numbers = (options.images, options.batch_size, options.importance_samples)
     if any(number is not None and number < 1 for number in numbers):
         parser.error("--images, --batch-size, --importance-samples: at least 1")
+    if options.unigram_images < 0:
+        parser.error("--unigram-images must not be negative")
 
     from keras_vqem.evaluation.circumstances import circumstances
     from keras_vqem.evaluation.trained import load_with_prior
@@ -104,9 +110,11 @@ def main(arguments=None):
         )
         data = image_run.load(options)
         images = data.images(options.split)[: options.images]
+        counted = options.unigram_images and not isinstance(model, ImageTransformer)
+        train = data.images("train")[: options.unigram_images] if counted else None
     except (OSError, ValueError) as error:
         parser.error(str(error))
-    rows, notes = evaluate(options, model, data, images)
+    rows, notes = evaluate(options, model, train, images)
 
     fields = [field.name for field in dataclasses.fields(next(iter(rows.values())))]
     print(f"{options.model}: {model.count_params():,} parameters\n")

@@ -21,6 +21,7 @@ LABELS = {
     "reconstruction": "decoder, nats a token",
     "val_reconstruction": "validation, bits/dim given the codes",
     "val_perplexity": "codebook perplexity, validation",
+    "val_bits": "validation, bits a code",
 }
 AXES = {
     "epoch": ("epoch", lambda line: line["epoch"]),
@@ -56,11 +57,9 @@ def plot(runs, metrics, against, output):
     label, position = AXES[against]
     for axis, metric in zip(axes[0], metrics, strict=True):
         for color, (name, folder) in zip(COLORS, runs, strict=False):
-            found = RunFolder(folder).metrics()
-            lines = [m for m in found if metric in m]
-            if not lines:
-                names = ", ".join(found[-1]) if found else "nothing yet"
-                raise ValueError(f"{folder} has no {metric}. It has: {names}.")
+            lines = [m for m in RunFolder(folder).metrics() if metric in m]
+            if not lines:  # an autoencoder has no bits of a prior
+                continue
             axis.plot(
                 [position(m) for m in lines],
                 [m[metric] for m in lines],
@@ -68,11 +67,16 @@ def plot(runs, metrics, against, output):
                 color=color,
                 marker=".",
             )
+        if not axis.lines:
+            found = RunFolder(runs[-1][1]).metrics()
+            names = ", ".join(found[-1]) if found else "nothing yet"
+            raise ValueError(f"No run has {metric}. {runs[-1][1]} has: {names}.")
         axis.set_title(LABELS.get(metric, metric), fontsize=10)
         axis.set_xlabel(label)
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
-    axes[0, 0].legend(frameon=False, fontsize=9)
+    for axis in axes[0]:
+        axis.legend(frameon=False, fontsize=9)
     figure.tight_layout()
     output.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(output, dpi=150)

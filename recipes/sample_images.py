@@ -6,7 +6,7 @@
 Writes reconstructions.png (test images above what is left of them after the codes),
 interpolations.png (from one image to another, through the codebook) and, with a
 prior, samples.png (images that never were) and inpainting.png (the lower half of test
-images imagined from the upper one: original, given half, three completions).
+images imagined from the upper one: original, given half, completions).
 """
 
 import argparse
@@ -30,7 +30,8 @@ def interpolations(model, images, columns):
     for a, b in zip(first, last, strict=True):
         share = np.linspace(0, 1, columns, dtype="float32")[:, None, None, None]
         vectors = (1 - share) * a + share * b
-        rows.append(model.decode(model.bottleneck.encode(vectors)))
+        codes = model.bottleneck.encode(vectors)
+        rows.append(model.expected(model.bottleneck.decode(codes)))
     return np.stack(rows)
 
 
@@ -61,7 +62,7 @@ def main(arguments=None):
 
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
     add("--model", required=True, metavar="RUN", help="run, .keras file or preset")
-    add("--prior", metavar="RUN", help="of train_image_prior.py: the model's own")
+    add("--prior", metavar="RUN", help="of train_image_prior.py (the model's own)")
     image_run.add_data_arguments(parser)
     add("--output", type=Path, required=True, metavar="DIR", help="for the pictures")
     add("--columns", default=10, **number, help="images in a row: 10")

@@ -94,10 +94,11 @@ def load_with_prior(path, prior=None, *classes):
     model = load_model(path, *classes)
     if prior is None:
         return model
-    if not isinstance(model, keras_vqem.models.ImageVQVAE) or not hasattr(
-        model.bottleneck, "num_codes"
-    ):
-        raise ValueError(f"{path} holds no images' codes: leave out the prior.")
+    if not isinstance(model, keras_vqem.models.ImageVQVAE):
+        raise ValueError(
+            f"{path} holds a {type(model).__name__}, which takes no prior: leave it "
+            f"out."
+        )
     return model.with_prior(load_model(prior, keras_vqem.models.GridTransformer))
 
 

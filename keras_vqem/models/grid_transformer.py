@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_vqem import decoding
 from keras_vqem.layers import LocalTransformer, ReplicaDropout, replicas
+from keras_vqem.layers.bottlenecks.checks import integers
 from keras_vqem.models.own_loss import OwnLoss
 
 
@@ -196,7 +197,7 @@ class GridTransformer(OwnLoss):
     def call(self, inputs, training=None):
         rows, columns, slots = self.grid
         cells = rows * columns
-        symbols = ops.convert_to_tensor(inputs["symbols"])
+        symbols = integers("symbols", inputs["symbols"], self.num_symbols - 1)
         if tuple(symbols.shape[1:]) != self.grid:
             raise ValueError(
                 f"`symbols` must have shape [B, {rows}, {columns}, {slots}], received "

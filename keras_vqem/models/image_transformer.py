@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vqem.layers.bottlenecks.checks import integers
 from keras_vqem.models.grid_transformer import GridTransformer
 
 
@@ -46,7 +47,8 @@ class ImageTransformer(GridTransformer):
         self.vectors.assign(np.tile(2**0.5 * waves, (self.grid[2], 1, 1)))
 
     def call(self, inputs, training=None):
-        return super().call({"symbols": inputs["images"]}, training=training)
+        images = integers("images", inputs["images"], self.num_symbols - 1)
+        return super().call({"symbols": images}, training=training)
 
     def nats(self, inputs, logits):
         return super().nats({"symbols": inputs["images"]}, logits)

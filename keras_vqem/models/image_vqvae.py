@@ -16,6 +16,7 @@ from keras_vqem.layers import (
     VQEMBottleneck,
     replicas,
 )
+from keras_vqem.layers.bottlenecks.checks import integers
 from keras_vqem.layers.likelihoods.categorical_pixels import CategoricalPixels
 from keras_vqem.models import image_endpoints, patch_start
 from keras_vqem.models.own_loss import OwnLoss
@@ -80,6 +81,11 @@ class ImageVQVAE(OwnLoss):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        if likelihood.levels != 256:
+            raise ValueError(
+                f"Images are of 256 levels here, and the likelihood is of "
+                f"{likelihood.levels}. Leave out `levels`."
+            )
         self.compressor = compressor
         self.bottleneck = bottleneck
         self.decompressor = decompressor
@@ -117,6 +123,8 @@ class ImageVQVAE(OwnLoss):
         Args:
             prior: A trained `GridTransformer`. It is frozen: `trainable` becomes False.
         """
+        if not hasattr(self.bottleneck, "num_codes"):
+            raise ValueError("A VAE has no codes that a prior could predict.")
         if not self.built:
             self.build()
         rows, columns, slots = prior.grid
@@ -154,6 +162,7 @@ class ImageVQVAE(OwnLoss):
 
     def compressed(self, images):
         """Vectors [B, rows, columns, D] of images: what the bottleneck sees."""
+        images = integers("images", images, 255)
         x = ops.cast(images, self.compute_dtype) / 127.5 - 1.0
         return self.compressor(x)
 
@@ -216,6 +225,7 @@ class ImageVQVAE(OwnLoss):
                 f"groups=Slices(n); or a GaussianBottleneck. Received {names} with "
                 f"groups {groups!r}."
             )
+        integers("images", images[:1], 255)
         if not self.built:
             self.build()
         if gaussian:
@@ -307,6 +317,11 @@ class ImageVQVAE(OwnLoss):
             seed: Two integers, or two for each image, int32 [count, 2].
             temperature: Below 1 for more probable codes.
         """
+        if not hasattr(self.bottleneck, "num_codes"):
+            raise ValueError(
+                "The codes of a VAE are standard normal numbers: draw them, of the "
+                "shape that `encode` gives, and `decode` them."
+            )
         if self.prior is None:
             raise ValueError(
                 "This model has no prior to draw codes from. Train one with "

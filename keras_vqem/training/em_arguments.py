@@ -35,6 +35,11 @@ def em_bottleneck(arguments, num_codes, steps, groups=None):
     """The `VQEMBottleneck` of parsed arguments, for a run of so many steps."""
     temperature = arguments.temperature
     if arguments.final_temperature is not None:
+        if not arguments.samples:
+            raise ValueError(
+                "--final-temperature is one of soft EM, and --samples 0 is hard EM. "
+                "Leave out one of them."
+            )
         if not 0 < arguments.final_temperature <= temperature:
             raise ValueError(
                 f"--final-temperature must be above 0 and at most --temperature, "

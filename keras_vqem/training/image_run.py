@@ -15,6 +15,18 @@ def add_data_arguments(parser):
         help="cifar10, folder, shapes or tfds:NAME (%(default)s)",
     )
     add("--data-dir", metavar="DIR", help="where the data are")
+    add(
+        "--size",
+        type=int,
+        metavar="N",
+        help="crop and scale images to N x N, a multiple of 4 (as they are)",
+    )
+    add(
+        "--validation",
+        type=int,
+        metavar="N",
+        help="last training images held out, where there is no val split (2000)",
+    )
 
 
 def add_arguments(parser, learning_rate, warmup=500, batch_size=64):
@@ -32,7 +44,9 @@ def add_arguments(parser, learning_rate, warmup=500, batch_size=64):
 
 def load(arguments):
     """The `ImageData` that the arguments name."""
-    return ImageData(arguments.data, arguments.data_dir)
+    wanted = {"size": arguments.size, "validation": arguments.validation}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    return ImageData(arguments.data, arguments.data_dir, **given)
 
 
 def validation_set(arrays, batch_size):

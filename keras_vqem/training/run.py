@@ -34,7 +34,7 @@ def add_arguments(parser):
     add("--seed", type=int, default=1, help="of weights, batches, noise (%(default)s)")
     add("--strategy", default="none", help="none, mirrored or mirrored:N (%(default)s)")
     add("--jit", action="store_true", help="compile with XLA; not with a strategy")
-    add("--average", type=int, default=5, help="last checkpoints to average")
+    add("--average", type=int, default=5, help="last checkpoints (%(default)s)")
 
 
 def add_learning_arguments(parser, learning_rate, warmup):
@@ -114,10 +114,18 @@ def train(arguments, make_task):
     run.start(vars(arguments), resume=arguments.resume, may_differ=MAY_DIFFER)
     try:
         task = make_task(strategy.num_replicas_in_sync)
+        batches = task.batches
+        with strategy.scope():
+            steps = arguments.epochs * batches.steps_per_epoch
+            model = task.make_model(steps)
+            model.compile(
+                _optimizer(arguments, steps),
+                jit_compile=arguments.jit,
+                **task.compile_options,
+            )
     except Exception:
         run.take_back()
         raise
-    batches = task.batches
     run.remember(
         "data",
         fingerprint(batches),
@@ -125,14 +133,6 @@ def train(arguments, make_task):
     )
     run.log("batches\n" + batches.summary())
     print(batches.summary())
-    with strategy.scope():
-        steps = arguments.epochs * batches.steps_per_epoch
-        model = task.make_model(steps)
-        model.compile(
-            _optimizer(arguments, steps),
-            jit_compile=arguments.jit,
-            **task.compile_options,
-        )
     first = resume_run(model, run) if arguments.resume else 0
     model.fit(
         batches.dataset(first_epoch=first),

@@ -177,15 +177,9 @@ def _versions():
     }
 
 
-_MISSING = object()
-
-
 def _differing(before, now):
-    return [
-        key
-        for key in {**before, **now}
-        if before.get(key, _MISSING) != now.get(key, _MISSING)
-    ]
+    # An argument that is not given is None, as it was before there was such a one.
+    return [key for key in {**before, **now} if before.get(key) != now.get(key)]
 
 
 def _shown(arguments, key):

@@ -239,3 +239,13 @@ def test_a_start_from_frequencies_needs_their_entropy(pixels):
         expected = np.pad(expected, (0, len(way) - len(expected)))
         cosine = way @ expected / np.linalg.norm(way) / np.linalg.norm(expected)
         np.testing.assert_allclose(cosine, 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("model_class", [GridTransformer, ImageTransformer])
+def test_scaled_symbols_are_refused(model_class):
+    if model_class is GridTransformer:
+        model, name = GridTransformer((2, 2, 3), 256, **SMALL), "symbols"
+    else:
+        model, name = ImageTransformer(2, 2, **SMALL), "images"
+    with pytest.raises(ValueError, match=f"`{name}` must be integers from 0 to 255"):
+        model({name: np.zeros((1, 2, 2, 3), "float32")})

@@ -343,3 +343,51 @@ print("fine")
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=300
     )
     assert done.stdout.endswith("fine\n"), done.stderr
+
+
+def test_scaled_images_are_refused(images):
+    model = make_model()
+    for use in (model.encode, model.reconstruct, model.start_from_patches):
+        with pytest.raises(ValueError, match="`images` must be integers from 0 to 255"):
+            use(images[:8] / 255)
+
+
+def test_levels_are_those_of_images():
+    with pytest.raises(ValueError, match="Leave out `levels`"):
+        make_model(likelihood=layers.LogisticMixture(num_mixtures=2, levels=16))
+
+
+def test_a_vae_has_no_prior_to_train():
+    model = make_model(layers.GaussianBottleneck(4, seed=0))
+    with pytest.raises(ValueError, match="standard normal"):
+        model.sample(2, seed=(0, 1))
+    with pytest.raises(ValueError, match="no codes"):
+        model.with_prior(GridTransformer((4, 4, 3), 32, 8, 1, 2, 16, block=4))
+
+
+@pytest.mark.parametrize("kind", ["autoencoder", "prior"])
+def test_two_replicas_train_as_one(images, strategy, kind):
+    symbols = np.random.default_rng(0).integers(8, size=(24, 2, 2, 3))
+
+    def trained(scope):
+        keras.utils.set_random_seed(0)
+        with scope.scope():
+            if kind == "autoencoder":
+                model = make_model(
+                    layers.VQEMBottleneck(8, groups=layers.Slices(3), seed=0)
+                )
+                inputs = {"images": images[:24]}
+            else:
+                model = GridTransformer((2, 2, 3), 8, 8, 1, 2, 16, block=4)
+                inputs = {"symbols": symbols}
+            model.compile(keras.optimizers.SGD(0.1))
+        data = tf.data.Dataset.from_tensor_slices(inputs).batch(8).repeat()
+        history = model.fit(data, steps_per_epoch=3, verbose=0).history
+        return model.get_weights(), history
+
+    one, one_history = trained(tf.distribute.get_strategy())
+    two, two_history = trained(strategy)
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-5)
+    for key, values in one_history.items():
+        np.testing.assert_allclose(values, two_history[key], rtol=1e-4)

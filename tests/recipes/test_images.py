@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_vqem import layers, models
 from keras_vqem.images import shapes
 
 NETWORK = "--channels 8 --blocks 1 --pixel-channels 8 --pixel-blocks 1".split()
 CODES = "--code-width 4 --mixtures 2".split()
+SPLITS = {"train": "train", "val": "validation", "test": "test"}
 BRIEF = "--epochs 2 --batch-size 8 --average 1".split()
+
+
+def metrics(path):
+    return [json.loads(line) for line in (path / "metrics.jsonl").open()]
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +32,7 @@ def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("images")
     for split, count in {"train": 24, "val": 8, "test": 8}.items():
         (folder / split).mkdir()
-        images, _ = shapes.images(count, size=16)
+        images, _ = shapes.images(count, size=16, split=SPLITS[split])
         for number, image in enumerate(images):
             png = tf.io.encode_png(image).numpy()
             (folder / split / f"{number:03}.png").write_bytes(png)
@@ -51,30 +57,55 @@ def prior(run, data, autoencoder):
     return path
 
 
-def test_a_run_that_could_not_start_leaves_its_folder_free(run, data, tmp_path):
-    options = ["--run", tmp_path / "run", *BRIEF, *NETWORK, *CODES]
-    with pytest.raises(FileNotFoundError):
-        nowhere = ["--data", "cifar10", "--data-dir", tmp_path]
-        run("train_image_autoencoder", *nowhere, *options)
-    run("train_image_autoencoder", *data, *options)
-    assert (tmp_path / "run" / "model.keras").is_file()
-
-
 def test_a_temperature_falls_to_its_final_value_with_the_run(run, data, autoencoder):
     from keras_vqem.evaluation.trained import load_model
 
     bottleneck = load_model(autoencoder).bottleneck
     np.testing.assert_allclose(bottleneck.temperature.value(), 0.003, rtol=1e-5)
-    options = ["--run", autoencoder.parent / "warming", "--final-temperature", 0.5]
+
+
+def test_a_run_that_could_not_start_leaves_its_folder_free(run, data, tmp_path):
+    options = ["--run", tmp_path / "run", *BRIEF, *NETWORK, *CODES]
+    with pytest.raises(FileNotFoundError):
+        nowhere = ["--data", "cifar10", "--data-dir", tmp_path]
+        run("train_image_autoencoder", *nowhere, *options)
+    warming = ["--final-temperature", 0.5]
     with pytest.raises(ValueError, match="at most --temperature, 0.1"):
-        run("train_image_autoencoder", *data, *options, *BRIEF, *NETWORK, *CODES)
+        run("train_image_autoencoder", *data, *options, *warming)
+    with pytest.raises(ValueError, match="--samples 0 is hard EM"):
+        run("train_image_autoencoder", *data, *options, *warming, "--samples", 0)
+    # Images of any size, none of them set apart for validation.
+    for split in ("train", "test"):
+        (tmp_path / "mixed" / split).mkdir(parents=True)
+        for number in range(20):
+            image = shapes.images(20, size=16 + number)[0][number]
+            path = tmp_path / "mixed" / split / f"{number}.png"
+            path.write_bytes(tf.io.encode_png(image).numpy())
+    mixed = ["--data", "folder", "--data-dir", tmp_path / "mixed", "--size", 12]
+    run("train_image_autoencoder", *mixed, "--validation", 8, *options)
+    assert (tmp_path / "run" / "model.keras").is_file()
+
+
+def test_a_stopped_run_goes_on_as_if_it_had_not(run, data, tmp_path):
+    path = tmp_path / "run"
+    cooling = ["--temperature", 0.3, "--final-temperature", 0.003]
+    options = [*data, "--run", path, *BRIEF, *NETWORK, *CODES, *cooling]
+    run("train_image_autoencoder", *options)
+    whole = metrics(path)
+    (path / "checkpoints" / "epoch-0002.npz").unlink()
+    run("train_image_autoencoder", *options, "--resume")
+    again = metrics(path)
+    assert again[0] == whole[0]
+    for key, value in whole[1].items():
+        if "seconds" not in key:
+            np.testing.assert_allclose(again[1][key], value, rtol=1e-6, err_msg=key)
 
 
 def test_runs_leave_metrics(autoencoder, prior):
-    lines = [json.loads(x) for x in (autoencoder / "metrics.jsonl").open()]
+    lines = metrics(autoencoder)
     assert [line["epoch"] for line in lines] == [1, 2]
     assert {"reconstruction", "val_reconstruction", "perplexity"} <= set(lines[1])
-    line = json.loads((prior / "metrics.jsonl").read_text().splitlines()[-1])
+    line = metrics(prior)[-1]
     # The prior starts at no more than 8 bits a code and does not get worse.
     assert 0 < line["val_bits"] < 8.2
 
@@ -105,7 +136,7 @@ def test_pictures(run, data, autoencoder, prior, tmp_path):
     picture = tf.io.decode_png(found["reconstructions"].read_bytes()).numpy()
     # Two rows of originals, two of reconstructions; 48 pixels and a gap of 2 each.
     assert picture.shape == (4 * 50 + 2, 3 * 50 + 2, 3)
-    first = shapes.images(1, size=16)[0][0].repeat(3, 0).repeat(3, 1)
+    first = shapes.images(1, size=16, split="test")[0][0].repeat(3, 0).repeat(3, 1)
     np.testing.assert_array_equal(picture[2:50, 2:50], first)
 
 
@@ -119,6 +150,22 @@ def test_inpainting_knows_nothing_of_what_it_imagines(recipe, autoencoder, prior
     inpainting = recipe("sample_images").inpainting
     first, second = (inpainting(model, prior, x, 2, 0) for x in (images, others))
     np.testing.assert_array_equal(first[:, 1:], second[:, 1:])
+
+
+def test_interpolations_with_one_code_a_cell(recipe):
+    model = models.ImageVQVAE(
+        layers.PatchCompressor(code_width=4, channels=8, blocks=1),
+        layers.VQEMBottleneck(8, initializer="random_normal"),
+        layers.PatchDecompressor(channels=8, blocks=1, pixel_channels=8),
+        layers.LogisticMixture(num_mixtures=2),
+        image_size=(8, 8),
+    )
+    model.build()
+    images = shapes.images(4, size=8)[0]
+    found = recipe("sample_images").interpolations(model, images, 3)
+    assert found.shape == (2, 3, 8, 8, 3)
+    np.testing.assert_array_equal(found[:, 0], model.reconstruct(images[:2]))
+    np.testing.assert_array_equal(found[:, -1], model.reconstruct(images[2:]))
 
 
 @pytest.mark.parametrize("name", ["evaluate_images", "sample_images"])
@@ -140,9 +187,10 @@ def test_a_prior_that_fits_no_codes_is_refused(
 def test_a_preset_takes_its_prior_along(run, data, autoencoder, prior, tmp_path):
     preset, out = tmp_path / "preset", tmp_path / "bits.json"
     run("make_preset", "--run", autoencoder, "--prior", prior, "--to", preset)
-    run("evaluate_images", *data, "--model", preset, "--json", out)
+    small = ["--json", out, "--unigram-images", 0]
+    run("evaluate_images", *data, "--model", preset, *small)
     rows = json.loads(out.read_text())["rows"]
-    assert list(rows) == ["uniform prior", "unigram prior", "predictor"]
+    assert list(rows) == ["uniform prior", "predictor"]
     words = ["--task", "shapes through codes", "--data", "shapes"]
     run("make_preset", "--to", preset, "--evaluation", out, *words)
     card = (preset / "README.md").read_text()
@@ -199,7 +247,7 @@ def test_pixel_baseline(run, data, prior, tmp_path, capsys):
     assert "| exact |" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         run("make_preset", "--run", path, "--prior", prior, "--to", tmp_path / "new")
-    assert "holds no images' codes" in capsys.readouterr().err
+    assert "a ImageTransformer, which takes no prior" in capsys.readouterr().err
 
 
 def test_the_wrong_model_is_named(run, data, prior, capsys):

@@ -51,6 +51,7 @@ def test_resuming_takes_the_same_arguments(run):
     again = RunFolder(run.path)
     same = {"width": 8, "epochs": 2, "data": pathlib.Path("a/b"), "sizes": (1, 2)}
     again.start(same, resume=True)
+    again.start({**same, "of_a_later_version": None}, resume=True)
     other = {**same, "width": 9, "epochs": 5, "depth": 1}
     del other["data"]
     with pytest.raises(ValueError, match="other arguments") as error:

@@ -16,6 +16,19 @@ def whole_number(name, value, least, remedy=None):
     )
 
 
+def integers(name, values, most):
+    """`values` as a tensor, or a ValueError unless they are integers."""
+    values = keras.ops.convert_to_tensor(values)
+    dtype = keras.backend.standardize_dtype(values.dtype)
+    if "int" not in dtype:
+        raise ValueError(
+            f"`{name}` must be integers from 0 to {most}, received {dtype}. Pass them "
+            f"as they are stored, not scaled, or cast them with "
+            f"keras.ops.cast({name}, 'int32')."
+        )
+    return values
+
+
 def concrete(method, value):
     """Refuses symbolic tensors, with which methods beside `call` cannot work."""
     if isinstance(value, keras.KerasTensor):

@@ -6,11 +6,10 @@ a network's outputs mean the same for any number of levels.
 
 import math
 
-import keras
 import tensorflow as tf
 from keras import ops
 
-from keras_vqem.layers.bottlenecks.checks import whole_number
+from keras_vqem.layers.bottlenecks.checks import integers, whole_number
 
 # Bounds of log-scales, in [-1, 1] units. At the lower one a logistic lies within one
 # of 256 levels (PixelCNN++ has the same bound); at the upper one it is flat.
@@ -68,14 +67,7 @@ class PixelLikelihood:
 
     def _check_images(self, images, outputs):
         """`images` as int32."""
-        images = ops.convert_to_tensor(images)
-        dtype = keras.backend.standardize_dtype(images.dtype)
-        if "int" not in dtype:
-            raise ValueError(
-                f"`images` must be integers from 0 to {self.levels - 1}, received "
-                f"{dtype}. Pass pixels as they are stored, not scaled, or cast them "
-                f"with keras.ops.cast(images, 'int32')."
-            )
+        images = integers("images", images, self.levels - 1)
         self._check_channels("images", images, outputs)
         return ops.cast(images, "int32")
 
