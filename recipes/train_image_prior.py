@@ -3,14 +3,31 @@
     python recipes/train_image_prior.py --autoencoder runs/image_em \\
         --data-dir data --run runs/image_em_prior --steps-per-epoch 375
 
-The codes of all training images, and of their mirror images, are computed first; to go
-through them all takes about an hour of one core. The paper's prior has --depth 6. Next:
+The codes of all training images, and of their mirror images, are computed first and
+kept in the run folder; to go through them all takes about an hour of one core. The
+paper's prior has --depth 6. Next:
 
     python recipes/evaluate_images.py --model runs/image_em \\
         --prior runs/image_em_prior --data-dir data
 """
 
 import argparse
+from pathlib import Path
+
+
+def write_codes(autoencoder, data, path):
+    """Writes the codes of training images, mirrored ones too, and validation images."""
+    import numpy as np
+
+    from keras_vqem.evaluation import image_bits
+    from keras_vqem.files import replacing
+
+    images = data.images("train")
+    print(f"codes of {2 * len(images):,} images", flush=True)
+    codes = [image_bits.encode(autoencoder, x) for x in (images, images[:, :, ::-1])]
+    val = image_bits.encode(autoencoder, data.images("val"))
+    with replacing(path) as file, file.open("wb") as stream:
+        np.savez_compressed(stream, train=np.concatenate(codes), val=val)
 
 
 def main(arguments=None):
@@ -27,7 +44,6 @@ def main(arguments=None):
 
     import numpy as np
 
-    from keras_vqem.evaluation import image_bits
     from keras_vqem.evaluation.trained import load_model
     from keras_vqem.images import ArrayBatches
     from keras_vqem.models import GridTransformer, ImageVQVAE
@@ -39,13 +55,13 @@ def main(arguments=None):
                 f"{arguments.autoencoder} is a VAE: it has no codes to predict, and "
                 f"its bits need no other prior."
             )
-        data = image_run.load(arguments)
-        images = data.images("train")
-        print(f"codes of {2 * len(images):,} images", flush=True)
-        codes = np.concatenate(
-            [image_bits.encode(autoencoder, x) for x in (images, images[:, :, ::-1])]
-        )
-        symbols = image_bits.encode(autoencoder, data.images("val"))
+        # Kept in the run folder: with other threads or on another machine a few codes
+        # would be others, and a resumed run is to see the same.
+        kept = Path(arguments.run) / "codes.npz"
+        if not (arguments.resume and kept.is_file()):
+            write_codes(autoencoder, image_run.load(arguments), kept)
+        with np.load(kept) as file:
+            codes, symbols = file["train"], file["val"]
         val = image_run.validation_set({"symbols": symbols}, arguments.batch_size)
 
         def make_model(steps):

@@ -11,6 +11,7 @@ from keras_vqem.images import shapes
 
 NETWORK = "--channels 8 --blocks 1 --pixel-channels 8 --pixel-blocks 1".split()
 CODES = "--code-width 4 --mixtures 2".split()
+PRIOR = "--width 16 --depth 1 --heads 2 --filter-width 16 --block 20".split()
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
 BRIEF = "--epochs 2 --batch-size 8 --average 1".split()
 
@@ -51,9 +52,8 @@ def autoencoder(run, data, tmp_path_factory):
 @pytest.fixture(scope="module")
 def prior(run, data, autoencoder):
     path = autoencoder.parent / "prior"
-    small = "--width 16 --depth 1 --heads 2 --filter-width 16 --block 20".split()
     where = ["--autoencoder", autoencoder, "--run", path]
-    run("train_image_prior", *data, *where, *BRIEF, *small)
+    run("train_image_prior", *data, *where, *BRIEF, *PRIOR)
     return path
 
 
@@ -108,6 +108,19 @@ def test_runs_leave_metrics(autoencoder, prior):
     line = metrics(prior)[-1]
     # The prior starts at no more than 8 bits a code and does not get worse.
     assert 0 < line["val_bits"] < 8.2
+
+
+def test_a_stopped_prior_goes_on_with_the_codes_it_has_seen(
+    run, data, autoencoder, prior, monkeypatch
+):
+    from keras_vqem.evaluation import image_bits
+
+    whole = metrics(prior)
+    (prior / "checkpoints" / "epoch-0002.npz").unlink()
+    monkeypatch.setattr(image_bits, "encode", None)
+    where = ["--autoencoder", autoencoder, "--run", prior, "--resume"]
+    run("train_image_prior", *data, *where, *BRIEF, *PRIOR)
+    assert metrics(prior)[-1]["val_bits"] == pytest.approx(whole[-1]["val_bits"])
 
 
 def test_evaluation_is_a_bound_in_parts(
