@@ -110,8 +110,9 @@ def main(arguments=None):
         )
         data = image_run.load(options)
         images = data.images(options.split)[: options.images]
-        counted = options.unigram_images and not isinstance(model, ImageTransformer)
-        train = data.images("train")[: options.unigram_images] if counted else None
+        has_codes = hasattr(getattr(model, "bottleneck", None), "num_codes")
+        counted = options.unigram_images if has_codes else 0
+        train = data.images("train")[:counted] if counted else None
     except (OSError, ValueError) as error:
         parser.error(str(error))
     rows, notes = evaluate(options, model, train, images)

@@ -21,7 +21,7 @@ LABELS = {
     "reconstruction": "decoder, nats a token",
     "val_reconstruction": "validation, bits/dim given the codes",
     "val_perplexity": "codebook perplexity, validation",
-    "val_bits": "validation, bits a code",
+    "val_bits": "validation, bits a symbol",
 }
 AXES = {
     "epoch": ("epoch", lambda line: line["epoch"]),
@@ -51,6 +51,11 @@ def plot(runs, metrics, against, output):
 
     from keras_vqem.training import RunFolder
 
+    for _, folder in runs:
+        names = {name for line in RunFolder(folder).metrics() for name in line}
+        if not names & set(metrics):
+            names = ", ".join(sorted(names)) or "nothing yet"
+            raise ValueError(f"{folder} has none of the metrics. It has: {names}.")
     figure, axes = plt.subplots(
         1, len(metrics), figsize=(4.2 * len(metrics), 3.4), squeeze=False
     )
@@ -67,10 +72,6 @@ def plot(runs, metrics, against, output):
                 color=color,
                 marker=".",
             )
-        if not axis.lines:
-            found = RunFolder(runs[-1][1]).metrics()
-            names = ", ".join(found[-1]) if found else "nothing yet"
-            raise ValueError(f"No run has {metric}. {runs[-1][1]} has: {names}.")
         axis.set_title(LABELS.get(metric, metric), fontsize=10)
         axis.set_xlabel(label)
         axis.grid(alpha=0.3)

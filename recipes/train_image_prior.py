@@ -12,22 +12,38 @@ paper's prior has --depth 6. Next:
 """
 
 import argparse
+import hashlib
 from pathlib import Path
 
 
-def write_codes(autoencoder, data, path):
-    """Writes the codes of training images, mirrored ones too, and validation images."""
+def codes_of(autoencoder, images, path, made_of):
+    """The codes of training images, mirrored ones too, and of validation images.
+
+    They are kept in a file: with other threads or on another machine a few codes would
+    be others, and a resumed run is to see the same.
+
+    Args:
+        autoencoder: The model.
+        images: Of training and of validation.
+        path: The file.
+        made_of: A str that is another one for other codes.
+    """
     import numpy as np
 
     from keras_vqem.evaluation import image_bits
     from keras_vqem.files import replacing
 
-    images = data.images("train")
-    print(f"codes of {2 * len(images):,} images", flush=True)
-    codes = [image_bits.encode(autoencoder, x) for x in (images, images[:, :, ::-1])]
-    val = image_bits.encode(autoencoder, data.images("val"))
-    with replacing(path) as file, file.open("wb") as stream:
-        np.savez_compressed(stream, train=np.concatenate(codes), val=val)
+    if path.is_file():
+        with np.load(path) as file:
+            if file["made_of"] == made_of:
+                return file["train"], file["val"]
+    train, val = images
+    print(f"codes of {2 * len(train):,} images", flush=True)
+    codes = [image_bits.encode(autoencoder, x) for x in (train, train[:, :, ::-1])]
+    codes, val = np.concatenate(codes), image_bits.encode(autoencoder, val)
+    with replacing(path) as temporary:
+        np.savez_compressed(temporary, train=codes, val=val, made_of=made_of)
+    return codes, val
 
 
 def main(arguments=None):
@@ -44,7 +60,7 @@ def main(arguments=None):
 
     import numpy as np
 
-    from keras_vqem.evaluation.trained import load_model
+    from keras_vqem.evaluation.trained import load_model, model_file
     from keras_vqem.images import ArrayBatches
     from keras_vqem.models import GridTransformer, ImageVQVAE
 
@@ -55,13 +71,20 @@ def main(arguments=None):
                 f"{arguments.autoencoder} is a VAE: it has no codes to predict, and "
                 f"its bits need no other prior."
             )
-        # Kept in the run folder: with other threads or on another machine a few codes
-        # would be others, and a resumed run is to see the same.
-        kept = Path(arguments.run) / "codes.npz"
-        if not (arguments.resume and kept.is_file()):
-            write_codes(autoencoder, image_run.load(arguments), kept)
-        with np.load(kept) as file:
-            codes, symbols = file["train"], file["val"]
+        data = image_run.load(arguments)
+        images = [data.images(split) for split in ("train", "val")]
+        height, width = autoencoder.image_size
+        if images[0].shape[1:3] != (height, width):
+            raise ValueError(
+                f"The images are {' x '.join(map(str, images[0].shape[1:3]))}, and the "
+                f"autoencoder was trained on {height} x {width}. Give --data, "
+                f"--data-dir and --size {height} as there."
+            )
+        found = hashlib.sha256(model_file(arguments.autoencoder).read_bytes())
+        for array in images:
+            found.update(np.ascontiguousarray(array))
+        path = Path(arguments.run) / "codes.npz"
+        codes, symbols = codes_of(autoencoder, images, path, found.hexdigest())
         val = image_run.validation_set({"symbols": symbols}, arguments.batch_size)
 
         def make_model(steps):

@@ -96,8 +96,8 @@ def load_with_prior(path, prior=None, *classes):
         return model
     if not isinstance(model, keras_vqem.models.ImageVQVAE):
         raise ValueError(
-            f"{path} holds a {type(model).__name__}, which takes no prior: leave it "
-            f"out."
+            f"{path} is of class {type(model).__name__}, which takes no prior: leave "
+            f"it out."
         )
     return model.with_prior(load_model(prior, keras_vqem.models.GridTransformer))
 

@@ -124,7 +124,10 @@ class ImageVQVAE(OwnLoss):
             prior: A trained `GridTransformer`. It is frozen: `trainable` becomes False.
         """
         if not hasattr(self.bottleneck, "num_codes"):
-            raise ValueError("A VAE has no codes that a prior could predict.")
+            raise ValueError(
+                "A VAE has no codes that a prior could predict, and needs none: its "
+                "latents are standard normal."
+            )
         if not self.built:
             self.build()
         rows, columns, slots = prior.grid

@@ -57,7 +57,7 @@ def prior(run, data, autoencoder):
     return path
 
 
-def test_a_temperature_falls_to_its_final_value_with_the_run(run, data, autoencoder):
+def test_a_temperature_falls_to_its_final_value_with_the_run(autoencoder):
     from keras_vqem.evaluation.trained import load_model
 
     bottleneck = load_model(autoencoder).bottleneck
@@ -117,10 +117,33 @@ def test_a_stopped_prior_goes_on_with_the_codes_it_has_seen(
 
     whole = metrics(prior)
     (prior / "checkpoints" / "epoch-0002.npz").unlink()
-    monkeypatch.setattr(image_bits, "encode", None)
     where = ["--autoencoder", autoencoder, "--run", prior, "--resume"]
-    run("train_image_prior", *data, *where, *BRIEF, *PRIOR)
+    with monkeypatch.context() as patch:
+        patch.setattr(image_bits, "encode", None)
+        run("train_image_prior", *data, *where, *BRIEF, *PRIOR)
     assert metrics(prior)[-1]["val_bits"] == pytest.approx(whole[-1]["val_bits"])
+    other = ["--autoencoder", autoencoder, "--run", prior.parent / "new", "--size", 12]
+    with pytest.raises(ValueError, match=r"12 x 12.*--size 16"):
+        run("train_image_prior", *data, *other, *BRIEF, *PRIOR)
+
+
+def test_the_codes_of_another_autoencoder_are_not_taken(recipe, tmp_path, monkeypatch):
+    from keras_vqem.evaluation import image_bits
+
+    codes_of = recipe("train_image_prior").codes_of
+    path, images = tmp_path / "codes.npz", shapes.images(4, size=8)[0]
+    computed = []
+
+    def encode(model, images):
+        computed.append(model)
+        return images[..., 0]
+
+    monkeypatch.setattr(image_bits, "encode", encode)
+    for name, number in (("first", 3), ("first", 3), ("second", 6)):
+        train, val = codes_of(name, [images, images[:2]], path, made_of=name)
+        assert len(computed) == number and train.shape == (8, 8, 8)
+    np.testing.assert_array_equal(train[4:], images[:, :, ::-1, 0])
+    np.testing.assert_array_equal(val, images[:2, ..., 0])
 
 
 def test_evaluation_is_a_bound_in_parts(
@@ -260,7 +283,7 @@ def test_pixel_baseline(run, data, prior, tmp_path, capsys):
     assert "| exact |" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         run("make_preset", "--run", path, "--prior", prior, "--to", tmp_path / "new")
-    assert "a ImageTransformer, which takes no prior" in capsys.readouterr().err
+    assert "ImageTransformer, which takes no prior" in capsys.readouterr().err
 
 
 def test_the_wrong_model_is_named(run, data, prior, capsys):

@@ -49,9 +49,10 @@ class Scheduled:
 
     def value(self):
         """This training step's value."""
-        if self._steps is None:
+        if not callable(self._schedule):
             return self._schedule
-        value = ops.cast(self._schedule(self._steps), "float32")
+        steps = 0 if self._steps is None else self._steps
+        value = ops.cast(self._schedule(steps), "float32")
         # A schedule may end at the bound itself, where a temperature divides by 0.
         return value if self._above is None else ops.maximum(value, self._above + 1e-6)
 
