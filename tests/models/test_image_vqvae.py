@@ -14,6 +14,7 @@ from keras_vqem.images import shapes
 from keras_vqem.layers.patch_compressor import to_patches
 from keras_vqem.models import GridTransformer, ImageVQVAE, patch_start
 from keras_vqem.serving import write_warmup
+from tests.models import replicas
 
 
 def make_model(bottleneck=None, likelihood=None, **kwargs):
@@ -367,27 +368,12 @@ def test_a_vae_has_no_prior_to_train():
 
 @pytest.mark.parametrize("kind", ["autoencoder", "prior"])
 def test_two_replicas_train_as_one(images, strategy, kind):
-    symbols = np.random.default_rng(0).integers(8, size=(24, 2, 2, 3))
-
-    def trained(scope):
+    def make():
         keras.utils.set_random_seed(0)
-        with scope.scope():
-            if kind == "autoencoder":
-                model = make_model(
-                    layers.VQEMBottleneck(8, groups=layers.Slices(3), seed=0)
-                )
-                inputs = {"images": images[:24]}
-            else:
-                model = GridTransformer((2, 2, 3), 8, 8, 1, 2, 16, block=4)
-                inputs = {"symbols": symbols}
-            model.compile(keras.optimizers.SGD(0.1))
-        data = tf.data.Dataset.from_tensor_slices(inputs).batch(8).repeat()
-        history = model.fit(data, steps_per_epoch=3, verbose=0).history
-        return model.get_weights(), history
+        if kind == "prior":
+            return GridTransformer((2, 2, 3), 8, 8, 1, 2, 16, block=4)
+        return make_model(layers.VQEMBottleneck(8, groups=layers.Slices(3), seed=0))
 
-    one, one_history = trained(tf.distribute.get_strategy())
-    two, two_history = trained(strategy)
-    for a, b in zip(one, two, strict=True):
-        np.testing.assert_allclose(a, b, atol=2e-5)
-    for key, values in one_history.items():
-        np.testing.assert_allclose(values, two_history[key], rtol=1e-4)
+    symbols = np.random.default_rng(0).integers(8, size=(24, 2, 2, 3))
+    inputs = {"symbols": symbols} if kind == "prior" else {"images": images[:24]}
+    replicas.assert_two_train_as_one(strategy, make, inputs, learning_rate=0.1)

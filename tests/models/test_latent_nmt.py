@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vqem import layers, models
-from tests.models import small
+from tests.models import replicas, small
 
 BOTTLENECKS = {
     "hard_em": lambda: layers.VQEMBottleneck(16, decay=0.9, seed=1),
@@ -327,19 +327,11 @@ def test_half_precision_with_rows_of_padding(policy, rng):
 
 
 def test_two_replicas_train_as_one(rng, strategy):
-    inputs = small.batch(rng, rows=8)
-
-    def trained(scope):
-        with scope.scope():
-            model = small.latent_nmt(encoder_layers=1, decoder_layers=1)
-            model.compile(keras.optimizers.SGD(0.1))
-        data = tf.data.Dataset.from_tensor_slices(inputs).batch(8).repeat()
-        history = model.fit(data, steps_per_epoch=3, verbose=0).history
-        return model.get_weights(), history
-
-    one, one_history = trained(tf.distribute.get_strategy())
-    two, two_history = trained(strategy)
-    for a, b in zip(one, two, strict=True):
-        np.testing.assert_allclose(a, b, atol=5e-5)
-    for key, values in one_history.items():
-        np.testing.assert_allclose(values, two_history[key], rtol=1e-3, err_msg=key)
+    replicas.assert_two_train_as_one(
+        strategy,
+        lambda: small.latent_nmt(encoder_layers=1, decoder_layers=1),
+        small.batch(rng, rows=8),
+        learning_rate=0.1,
+        atol=5e-5,
+        rtol=1e-3,
+    )

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vqem import models
-from tests.models import small
+from tests.models import replicas, small
 
 
 def uncached_logits(model, source_ids, prefix):
@@ -173,19 +173,9 @@ def test_a_loss_of_the_user_is_refused():
 
 @pytest.mark.slow
 def test_two_replicas_train_as_one(rng, strategy):
-    inputs = small.batch(rng, rows=8)
-
-    def trained(scope):
-        with scope.scope():
-            model = small.transformer(encoder_layers=1, decoder_layers=1)
-            model.compile(keras.optimizers.SGD(0.5))
-        data = tf.data.Dataset.from_tensor_slices(inputs).batch(8).repeat()
-        history = model.fit(data, steps_per_epoch=3, verbose=0).history
-        return model.get_weights(), history
-
-    one, one_history = trained(tf.distribute.get_strategy())
-    two, two_history = trained(strategy)
-    for a, b in zip(one, two, strict=True):
-        np.testing.assert_allclose(a, b, atol=2e-5)
-    for key, values in one_history.items():
-        np.testing.assert_allclose(values, two_history[key], rtol=1e-4)
+    replicas.assert_two_train_as_one(
+        strategy,
+        lambda: small.transformer(encoder_layers=1, decoder_layers=1),
+        small.batch(rng, rows=8),
+        learning_rate=0.5,
+    )
