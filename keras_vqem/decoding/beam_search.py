@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from keras_vqem.decoding.loop import allowed, checked, growing, row_limits
-from keras_vqem.layers.bottlenecks.checks import whole_number
+from keras_vqem.layers.checks import whole_number
 
 _NEVER = -float("inf")
 

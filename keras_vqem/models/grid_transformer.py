@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_vqem import decoding
 from keras_vqem.layers import LocalTransformer, ReplicaDropout, replicas
-from keras_vqem.layers.bottlenecks.checks import integers
+from keras_vqem.layers.checks import integers
 from keras_vqem.models.own_loss import OwnLoss
 
 

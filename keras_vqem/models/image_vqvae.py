@@ -16,7 +16,7 @@ from keras_vqem.layers import (
     VQEMBottleneck,
     replicas,
 )
-from keras_vqem.layers.bottlenecks.checks import integers
+from keras_vqem.layers.checks import integers
 from keras_vqem.layers.likelihoods.categorical_pixels import CategoricalPixels
 from keras_vqem.models import image_endpoints, patch_start
 from keras_vqem.models.own_loss import OwnLoss

@@ -5,8 +5,8 @@ from keras import ops
 
 from keras_vqem.layers.bottlenecks import posterior, segments
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
-from keras_vqem.layers.bottlenecks.checks import whole_number
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
+from keras_vqem.layers.checks import whole_number
 
 
 class CodebookBottleneck(DiscreteBottleneck):

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_vqem.layers.bottlenecks.bottleneck import Bottleneck
-from keras_vqem.layers.bottlenecks.checks import whole_number
+from keras_vqem.layers.checks import whole_number
 from keras_vqem.layers.replicas import ReplicaSeedGenerator
 
 

@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
-from keras_vqem.layers.bottlenecks.checks import whole_number
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
+from keras_vqem.layers.checks import whole_number
 from keras_vqem.layers.replicas import ReplicaSeedGenerator
 
 

@@ -3,10 +3,10 @@
 import keras
 import numpy as np
 
-from keras_vqem.layers.bottlenecks.checks import whole_number
 from keras_vqem.layers.bottlenecks.codebook import EMACodebook
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
+from keras_vqem.layers.checks import whole_number
 from keras_vqem.layers.replicas import ReplicaSeedGenerator
 
 
