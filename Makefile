@@ -32,7 +32,7 @@ bench: $(VENV)/.ready .venv-peers/.ready  ## speed against the bare matmul and t
 $(VENV)/.ready: requirements/lock.txt pyproject.toml
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) else "keras_vqem needs Python 3.11, 3.12 or 3.13, found %d.%d: run PYTHON=/path/to/python3.12 make ..." % v)'
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install -q --require-hashes -r requirements/lock.txt
+	$(BIN)/python -m pip install -q --no-deps --require-hashes -r requirements/lock.txt
 	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
 	touch $@
 
