@@ -61,11 +61,11 @@ def contestants(arguments, folder):
 
     keras.utils.set_random_seed(0)
     sizes = {
-        "width": arguments.width,
-        "encoder_layers": arguments.encoder_layers,
-        "decoder_layers": arguments.decoder_layers,
-        "heads": arguments.heads,
-        "filter_width": arguments.filter_width,
+        "hidden_dim": arguments.hidden_dim,
+        "num_encoder_layers": arguments.num_encoder_layers,
+        "num_decoder_layers": arguments.num_decoder_layers,
+        "num_heads": arguments.num_heads,
+        "intermediate_dim": arguments.intermediate_dim,
     }
     vocabulary = Vocabulary(arguments.vocabulary)
     length = {"min_length": arguments.tokens, "max_length": arguments.tokens}
@@ -76,28 +76,30 @@ def contestants(arguments, folder):
             teacher, folder / "greedy", arguments.tokens, **length
         ),
         "Transformer, beam 4": export(
-            teacher, folder / "beam", arguments.tokens, beams=4, **length
+            teacher, folder / "beam", arguments.tokens, num_beams=4, **length
         ),
     }
-    for halvings in arguments.halvings:
+    for num_compress_steps in arguments.num_compress_steps:
         # The codes of all tokens and the end of the sentence; then the end of codes.
-        codes = -(-(arguments.tokens + 1) // 2**halvings)
-        for depth in arguments.predictor_layers:
+        codes = -(-(arguments.tokens + 1) // 2**num_compress_steps)
+        for num_layers in arguments.num_predictor_layers:
             model = models.LatentNMT(
                 vocabulary,
                 layers.VQEMBottleneck(
-                    arguments.codes, initializer="random_normal", num_samples=10
+                    arguments.num_codes, initializer="random_normal", num_samples=10
                 ),
-                halvings=halvings,
-                predictor_layers=depth,
+                num_compress_steps=num_compress_steps,
+                num_predictor_layers=num_layers,
                 **sizes,
             )
             model.build()
             end_as_soon_as_allowed(model.predictor)
-            name = f"LatentNMT, n_c={halvings}, predictor of {depth} layers"
+            name = (
+                f"LatentNMT, n_c={num_compress_steps}, predictor of {num_layers} layers"
+            )
             found[name] = export(
                 model,
-                folder / f"latent_{halvings}_{depth}",
+                folder / f"latent_{num_compress_steps}_{num_layers}",
                 arguments.tokens,
                 min_codes=codes,
             )
@@ -109,22 +111,29 @@ def main(arguments=None):
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--width", type=int, default=512, help="(%(default)s)")
-    add("--filter-width", type=int, default=2048, help="(%(default)s)")
-    add("--heads", type=int, default=8, help="(%(default)s)")
-    add("--encoder-layers", type=int, default=6, help="(%(default)s)")
-    add("--decoder-layers", type=int, default=6, help="(%(default)s)")
-    add("--predictor-layers", type=int, nargs="+", default=[2, 6], metavar="N")
-    add("--halvings", type=int, nargs="+", default=[3, 4], metavar="N", help="n_c")
+    add("--hidden-dim", type=int, default=512, help="(%(default)s)")
+    add("--intermediate-dim", type=int, default=2048, help="(%(default)s)")
+    add("--num-heads", type=int, default=8, help="(%(default)s)")
+    add("--num-encoder-layers", type=int, default=6, help="(%(default)s)")
+    add("--num-decoder-layers", type=int, default=6, help="(%(default)s)")
+    add("--num-predictor-layers", type=int, nargs="+", default=[2, 6], metavar="N")
+    add(
+        "--num-compress-steps",
+        type=int,
+        nargs="+",
+        default=[3, 4],
+        metavar="N",
+        help="n_c",
+    )
     add("--vocabulary", type=int, default=32_768, help="(%(default)s)")
-    add("--codes", type=int, default=4096, help="(%(default)s)")
+    add("--num-codes", type=int, default=4096, help="(%(default)s)")
     add("--tokens", type=int, default=27, help="in and out (%(default)s)")
     add("--rounds", type=int, default=30, help="(%(default)s)")
     add("--json", type=pathlib.Path, metavar="FILE", help="write the results there")
     arguments = parser.parse_args(arguments)
 
     from keras_vqem.evaluation import latency
-    from keras_vqem.evaluation.circumstances import circumstances
+    from keras_vqem.evaluation.environment import environment
     from keras_vqem.files import write_json
 
     with tempfile.TemporaryDirectory() as folder:
@@ -145,7 +154,7 @@ def main(arguments=None):
     if arguments.json:
         settings = {k: v for k, v in vars(arguments).items() if k != "json"}
         results = {name: times._asdict() for name, times in found.items()}
-        report = {"settings": settings, "results": results, **circumstances()}
+        report = {"settings": settings, "results": results, **environment()}
         write_json(arguments.json, report)
 
 

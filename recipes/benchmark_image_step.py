@@ -1,6 +1,6 @@
 """Where a training step of an image autoencoder spends its time.
 
-    python recipes/benchmark_image_step.py --model runs/image_em --data-dir data
+    python recipes/benchmark_image_step.py --model runs/image_em --data data
 
 Compressor, bottleneck (its E and M step), decompressor and likelihood are timed one by
 one, forwards and backwards, in turns with the whole step; shares are of the sum of the
@@ -78,10 +78,10 @@ def main(arguments=None):
         parser.error("--batch-size and --rounds must be at least 1")
 
     from keras_vqem.evaluation import latency
-    from keras_vqem.evaluation.circumstances import circumstances
-    from keras_vqem.evaluation.trained import load_model
+    from keras_vqem.evaluation.environment import environment
     from keras_vqem.files import write_json
     from keras_vqem.models import ImageVQVAE
+    from keras_vqem.models.loading import load_model
 
     try:
         model = load_model(options.model, ImageVQVAE)
@@ -104,7 +104,7 @@ def main(arguments=None):
             "settings": {k: str(v) for k, v in vars(options).items()},
             "milliseconds": {k: v._asdict() for k, v in dict([whole, *times]).items()},
             "shares": shares,
-            **circumstances(),
+            **environment(),
         }
         write_json(options.json, report)
 

@@ -33,15 +33,15 @@ def main(arguments=None):
     add("--data", type=Path, required=True, metavar="DIR", help=data_help)
     add("--model", type=Path, required=True, metavar="RUN", help=model_help)
     add("--output", type=Path, required=True, metavar="DIR", help="folder to write")
-    add("--beams", default=4, **number, help="of the teacher's search: 4")
+    add("--num-beams", default=4, **number, help="of the teacher's search: 4")
     add("--batch-size", default=64, **number, help="lines translated at a time: 64")
     part = {"type": shard, "default": (1, 1), "metavar": "I/N"}
     add("--shard", **part, help="do the Ith of N parts of the lines: 1/1")
     options = parser.parse_args(arguments)
-    if options.beams < 1 or options.batch_size < 1:
-        parser.error("--beams and --batch-size must be at least 1")
+    if options.num_beams < 1 or options.batch_size < 1:
+        parser.error("--num-beams and --batch-size must be at least 1")
 
-    from keras_vqem.evaluation.trained import load_translator, model_file
+    from keras_vqem.models.loading import load_translator, model_file
     from keras_vqem.text import TranslationData
     from keras_vqem.training.distillation import Shard, join
 
@@ -57,12 +57,12 @@ def main(arguments=None):
     settings = {
         "model": hashlib.sha256(file.read_bytes()).hexdigest(),
         "sources": hashlib.sha256(lines).hexdigest(),
-        "beams": options.beams,
+        "num_beams": options.num_beams,
     }
     model = load_translator(file)
     Shard(options.output, which, count).translate(
         lambda texts: model.translate(
-            texts, batch_size=options.batch_size, beams=options.beams
+            texts, batch_size=options.batch_size, num_beams=options.num_beams
         ),
         sources,
         settings,

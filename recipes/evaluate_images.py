@@ -1,7 +1,7 @@
 """Bits a dimension of an autoencoder on test images, and what they consist of.
 
     python recipes/evaluate_images.py --model runs/image_em \\
-        --prior runs/image_em_prior --data-dir data --json out/image_em.json
+        --prior runs/image_em_prior --data data --json out/image_em.json
 
 The table has a row for each prior: uniform (every code costs the same), unigram (the
 frequencies of codes in the training set) and the trained one. Totals are valid bounds:
@@ -50,7 +50,7 @@ def evaluate(options, model, train, images):
         model.compile()
         size = min(options.batch_size, 8)  # of 256 numbers for each of 3,072
         bits = model.evaluate(dataset, batch_size=size, verbose=0, return_dict=True)
-        bits = bits["bits"]
+        bits = bits["bits_per_symbol"]
         nan = float("nan")
         found = image_bits.ImageBits(bits, bits, 0.0, nan, nan, nan, len(images))
         return {"exact": found}, []
@@ -99,10 +99,10 @@ def main(arguments=None):
     if options.unigram_images < 0:
         parser.error("--unigram-images must not be negative")
 
-    from keras_vqem.evaluation.circumstances import circumstances
-    from keras_vqem.evaluation.trained import load_with_prior
+    from keras_vqem.evaluation.environment import environment
     from keras_vqem.files import write_json
     from keras_vqem.models import ImageTransformer, ImageVQVAE
+    from keras_vqem.models.loading import load_with_prior
 
     try:
         model = load_with_prior(
@@ -134,7 +134,7 @@ def main(arguments=None):
                 for name, row in rows.items()
             },
             "notes": notes,
-            **circumstances(),
+            **environment(),
         }
         write_json(options.json, report)
 

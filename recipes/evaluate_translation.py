@@ -1,7 +1,7 @@
 """Translators side by side: BLEU, chrF, parameters, latency, and what codes carry.
 
     python recipes/evaluate_translation.py --data data/mine --split test \\
-        --model runs/teacher --model runs/latent --beams 1 4 --json out/mine.json
+        --model runs/teacher --model runs/latent --num-beams 1 4 --json out/mine.json
 
 Each model is tried with each number of beams. BLEU and chrF are sacreBLEU's, of plain
 text as it was published; the signatures say how they were computed. Latencies are of
@@ -43,21 +43,21 @@ def training_seconds(path):
 def evaluate(options, paths, corpus):
     """Rows of the table, and translations under the names of the rows."""
     from keras_vqem.evaluation import translation_report as report
-    from keras_vqem.evaluation.trained import load_translator
+    from keras_vqem.models.loading import load_translator
 
     models = [load_translator(path) for path in paths]
     rescorer = load_translator(options.rescore) if options.rescore else None
     entries, outputs, timed = [], {}, {}
     for path, name, model in zip(paths, names_of(paths), models, strict=True):
         found = None
-        for beams in options.beams:
-            row = f"{name}, {'greedy' if beams == 1 else f'{beams} beams'}"
+        for num_beams in options.num_beams:
+            row = f"{name}, {'greedy' if num_beams == 1 else f'{num_beams} beams'}"
             print(f"translating: {row}", file=sys.stderr, flush=True)
-            choices = {"beams": beams}
-            settings = {"beams": beams}
+            choices = {"num_beams": num_beams}
+            settings = {"num_beams": num_beams}
             if options.drop_repeats and hasattr(model, "encode_ids"):
                 choices["drop_repeats"] = settings["drop_repeats"] = True
-            if rescorer is not None and beams > 1 and hasattr(model, "encode_ids"):
+            if rescorer is not None and num_beams > 1 and hasattr(model, "encode_ids"):
                 choices["rescorer"] = rescorer
                 settings["rescored_by"] = str(options.rescore)
             outputs[row], scores = report.quality(
@@ -90,8 +90,8 @@ def main(arguments=None):
     add("--model", **models, help=model_help)
     add("--data", type=Path, required=True, metavar="DIR", help=data_help)
     add("--split", default="test", help="what to translate: test")
-    beams = {"type": int, "nargs": "+", "default": [1], "metavar": "N"}
-    add("--beams", **beams, help="numbers of beams to try, 1 is greedy: 1")
+    num_beams = {"type": int, "nargs": "+", "default": [1], "metavar": "N"}
+    add("--num-beams", **num_beams, help="numbers of beams to try, 1 is greedy: 1")
     repeats_help = "a LatentNMT leaves out words that follow themselves"
     add("--drop-repeats", action="store_true", help=repeats_help)
     rescore_help = "a Transformer that chooses among the beams of a LatentNMT"
@@ -100,18 +100,20 @@ def main(arguments=None):
     add("--lines", **number, help="only the first N lines of the split: all")
     add("--rounds", default=50, **number, help="batches timed for each row: 50")
     add("--batch-size", default=64, **number, help="lines translated at a time: 64")
-    add("--samples", default=5, **number, help="translations to show: 5")
+    add("--show", default=5, **number, help="translations to show: 5")
     options = parser.parse_args(arguments)
-    positive = (*options.beams, options.rounds, options.batch_size)
+    positive = (*options.num_beams, options.rounds, options.batch_size)
     if min(positive) < 1 or (options.lines is not None and options.lines < 1):
-        parser.error("--beams, --rounds, --lines and --batch-size must be at least 1")
-    if len(set(options.beams)) < len(options.beams):
-        parser.error(f"--beams {options.beams} has a number twice")
+        parser.error(
+            "--num-beams, --rounds, --lines and --batch-size must be at least 1"
+        )
+    if len(set(options.num_beams)) < len(options.num_beams):
+        parser.error(f"--num-beams {options.num_beams} has a number twice")
 
     from keras_vqem.evaluation import translation_report as report
-    from keras_vqem.evaluation.circumstances import circumstances
-    from keras_vqem.evaluation.trained import model_file
+    from keras_vqem.evaluation.environment import environment
     from keras_vqem.files import write_json
+    from keras_vqem.models.loading import model_file
     from keras_vqem.text import ParallelCorpus, TranslationData
 
     try:
@@ -133,8 +135,8 @@ def main(arguments=None):
     width = max(map(len, [*outputs, "reference"]))
     samples = []
     # Evenly over the split: its first lines may be alike.
-    step = max(1, len(corpus) // max(1, options.samples))
-    for place in range(0, len(corpus), step)[: options.samples]:
+    step = max(1, len(corpus) // max(1, options.show))
+    for place in range(0, len(corpus), step)[: options.show]:
         sample = {"source": corpus.sources[place], "reference": corpus.targets[place]}
         samples.append(sample | {name: texts[place] for name, texts in outputs.items()})
         for name, text in samples[-1].items():
@@ -147,7 +149,7 @@ def main(arguments=None):
             "data": str(options.data),
             "split": options.split,
             "sentences": len(corpus),
-            **circumstances(),
+            **environment(),
             "entries": entries,
             "samples": samples,
         }

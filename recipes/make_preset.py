@@ -1,10 +1,11 @@
 """Makes a preset of a finished run, then writes what was measured on its card.
 
-    python recipes/make_preset.py --run runs/latent --half --to saved_models/en_de
-    python recipes/evaluate_translation.py --data data/mine --beams 1 4 \\
+    python recipes/make_preset.py --run runs/latent --half --output saved_models/en_de
+    python recipes/evaluate_translation.py --data data/mine --num-beams 1 4 \\
         --model saved_models/en_de --json out/en_de.json
-    python recipes/make_preset.py --to saved_models/en_de --evaluation out/en_de.json \\
-        --task "translation, English to German" --data "My corpus" --notes notes.md
+    python recipes/make_preset.py --output saved_models/en_de \\
+        --evaluation out/en_de.json --task "translation, English to German" \\
+        --trained-on "My corpus" --notes notes.md
 
 The first command writes weights, config and vocabulary; with --half in half precision.
 An image autoencoder takes its prior along: --prior RUN. The second measures the preset
@@ -27,7 +28,6 @@ TRAINERS = {
 PLACES = {
     "run": "RUN",
     "data": "DATA",
-    "data_dir": "DATA",
     "teacher": "TEACHER",
     "autoencoder": "AUTOENCODER",
 }
@@ -41,9 +41,7 @@ def training_of(run):
     options = json.loads((run / "config.json").read_text())["arguments"]
     options.pop("resume", None)
     for name, place in PLACES.items():
-        # Of image recipes --data is a kind.
-        kind = name == "data" and "data_dir" in options
-        if options.get(name) is not None and not kind:
+        if options.get(name) is not None:
             options[name] = place
     lines = folder.metrics()
     return {
@@ -53,15 +51,15 @@ def training_of(run):
 
 
 def make(options):
-    from keras_vqem.evaluation.trained import load_with_prior
+    from keras_vqem.models.loading import load_with_prior
 
     model = load_with_prior(options.run, options.prior)
     training = {TRAINERS[type(model).__name__]: training_of(options.run)}
     if options.prior:
         training[TRAINERS["GridTransformer"]] = training_of(options.prior)
     about = {"training": training}
-    model.save_to_preset(options.to, half=options.half, about=about)
-    print(f"{options.to}: {model.count_params():,} parameters")
+    model.save_to_preset(options.output, half=options.half, about=about)
+    print(f"{options.output}: {model.count_params():,} parameters")
 
 
 def metrics_of(evaluation, preset):
@@ -75,9 +73,9 @@ def metrics_of(evaluation, preset):
         }
     return {
         f"{evaluation['split']} BLEU, "
-        + ("greedy" if entry["beams"] == 1 else f"{entry['beams']} beams"): entry[
-            "bleu"
-        ]
+        + (
+            "greedy" if entry["num_beams"] == 1 else f"{entry['num_beams']} beams"
+        ): entry["bleu"]
         for entry in evaluation["entries"]
         if Path(entry["model"]).resolve().parent == preset
     }
@@ -112,7 +110,7 @@ def card_of(name, about, evaluation, notes):
 def describe(parser, options):
     from keras_vqem.models import preset
 
-    folder = preset.preset_folder(options.to).resolve()
+    folder = preset.preset_folder(options.output).resolve()
     evaluation = json.loads(options.evaluation.read_text())
     metrics = metrics_of(evaluation, folder)
     if not metrics:
@@ -123,7 +121,7 @@ def describe(parser, options):
     about = {
         **preset.read_config(folder)["about"],
         "task": options.task,
-        "data": options.data,
+        "data": options.trained_on,
         "metrics": metrics,
     }
     notes = options.notes.read_text() if options.notes else ""
@@ -135,19 +133,21 @@ def main(arguments=None):
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     add = parser.add_argument
-    add("--to", type=Path, required=True, metavar="DIR", help="folder of the preset")
+    add(
+        "--output", type=Path, required=True, metavar="DIR", help="folder of the preset"
+    )
     add("--run", type=Path, metavar="RUN", help="finished run to make it of")
     add("--prior", type=Path, metavar="RUN", help="of train_image_prior.py")
     add("--half", action="store_true", help="weights in half precision")
     add("--evaluation", type=Path, metavar="FILE", help="JSON of an evaluate recipe")
     add("--task", help="what the model does, in a few words")
-    add("--data", help="what it was trained on, in a few words")
+    add("--trained-on", help="what it was trained on, in a few words")
     add("--notes", type=Path, metavar="FILE", help="Markdown: terms of data, limits")
     options = parser.parse_args(arguments)
     if bool(options.run) == bool(options.evaluation):
         parser.error("give --run to make a preset, or --evaluation to describe it")
-    if options.evaluation and not (options.task and options.data):
-        parser.error("--evaluation needs --task and --data")
+    if options.evaluation and not (options.task and options.trained_on):
+        parser.error("--evaluation needs --task and --trained-on")
     try:
         if options.run:
             make(options)

@@ -21,7 +21,7 @@ import pathlib
 import time
 
 SENTENCE = ["the thirty-first of October, fifteen seventeen"]  # to time
-SIZES = {"width": 128, "heads": 4, "filter_width": 256, "dropout": 0.0}
+SIZES = {"hidden_dim": 128, "num_heads": 4, "intermediate_dim": 256, "dropout": 0.0}
 
 
 def make_data(pairs):
@@ -40,18 +40,23 @@ def make_models(tokenizer, steps):
 
     return {
         "Transformer": models.Transformer(
-            tokenizer, encoder_layers=3, decoder_layers=3, **SIZES
+            tokenizer, num_encoder_layers=3, num_decoder_layers=3, **SIZES
         ),
         "LatentNMT": models.LatentNMT(
             tokenizer,
             layers.VQEMBottleneck(
-                256, num_samples=10, temperature=1.0, decay=0.99, revival=0.05, seed=0
+                256,
+                num_samples=10,
+                temperature=1.0,
+                decay=0.99,
+                dead_code_threshold=0.05,
+                seed=0,
             ),
-            encoder_layers=3,
-            decoder_layers=3,
-            halvings=2,
-            predictor_layers=2,
-            warmup_steps=steps // 10,
+            num_encoder_layers=3,
+            num_decoder_layers=3,
+            num_compress_steps=2,
+            num_predictor_layers=2,
+            bypass_steps=steps // 10,
             predicted_share=0.5,
             **SIZES,
         ),
@@ -123,7 +128,7 @@ def main(arguments=None):
         seconds = train(model, batches, arguments.steps)
         ways = {name: {}}
         if name == "LatentNMT":
-            ways["LatentNMT, best of 4"] = {"beams": 4}
+            ways["LatentNMT, best of 4"] = {"num_beams": 4}
         source_ids = tokenizer.encode(SENTENCE).to_tensor()
         for way, choices in ways.items():
             samples[way] = found = model.translate(test.sources, **choices)
@@ -148,11 +153,11 @@ def main(arguments=None):
     for row in range(5):
         print(f"{test.sources[row]}\n  -> {samples[name][row]}")
     if arguments.json:
-        from keras_vqem.evaluation.circumstances import circumstances
+        from keras_vqem.evaluation.environment import environment
         from keras_vqem.files import write_json
 
         settings = {k: v for k, v in vars(arguments).items() if k != "json"}
-        report = {"settings": settings, "results": results, **circumstances()}
+        report = {"settings": settings, "results": results, **environment()}
         write_json(arguments.json, report)
 
 

@@ -17,11 +17,11 @@ LABELS = {
     "val_teacher_forced_bleu": "validation BLEU, true codes",
     "val_random_codes_bleu": "validation BLEU, random codes",
     "perplexity": "codebook perplexity",
-    "latent_prediction": "predictor, nats a code",
-    "reconstruction": "decoder, nats a token",
-    "val_reconstruction": "validation, bits/dim given the codes",
+    "code_nll": "predictor, nats per code",
+    "token_nll": "decoder, nats per token",
+    "val_reconstruction_bits_per_dim": "validation, bits/dim given the codes",
     "val_perplexity": "codebook perplexity, validation",
-    "val_bits": "validation, bits a symbol",
+    "val_bits_per_symbol": "validation, bits per symbol",
 }
 AXES = {
     "epoch": ("epoch", lambda line: line["epoch"]),

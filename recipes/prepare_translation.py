@@ -46,7 +46,7 @@ def parse(arguments):
     summary = parser.add_argument_group("the summary of training batches")
     add = summary.add_argument
     add("--tokens-per-batch", default=2048, **number, help="a side: 2048")
-    add("--shapes", default=12, **number, help="of batches, at most: 12")
+    add("--max-shapes", default=12, **number, help="of batches, at most: 12")
     multiple = "of target lengths, 2 ** n_c for LatentNMT: 1"
     add("--length-multiple", default=1, **number, help=multiple)
     options = parser.parse_args(arguments)
@@ -123,7 +123,7 @@ def main(arguments=None):
     batches = data.batches(
         "train",
         options.tokens_per_batch,
-        max_shapes=options.shapes,
+        max_shapes=options.max_shapes,
         length_multiple=options.length_multiple,
     )
     print(batches.summary())

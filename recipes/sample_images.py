@@ -1,7 +1,7 @@
 """Pictures of what an autoencoder of images and its prior have learned.
 
     python recipes/sample_images.py --model runs/image_em --prior runs/image_em_prior \\
-        --data-dir data --output out/pictures
+        --data data --output out/pictures
 
 Writes reconstructions.png (test images above what is left of them after the codes),
 interpolations.png (from one image to another, through the codebook) and, with a
@@ -76,8 +76,8 @@ def main(arguments=None):
     import numpy as np
 
     from keras_vqem.evaluation.image_grids import save_grid
-    from keras_vqem.evaluation.trained import load_with_prior
     from keras_vqem.models import ImageVQVAE
+    from keras_vqem.models.loading import load_with_prior
 
     rows, columns = options.rows, options.columns
     try:

@@ -1,8 +1,8 @@
 """Trains an autoencoder of images through 8 x 8 x 10 codes, or a VAE.
 
-    python recipes/train_image_autoencoder.py --data-dir data --run runs/image_em
+    python recipes/train_image_autoencoder.py --data data --run runs/image_em
 
-Each row of docs/results/cifar10.md is one more option: --samples 0 for hard EM;
+Each row of docs/results/cifar10.md is one more option: --num-samples 0 for hard EM;
 --bottleneck vq for a codebook trained by gradient, gaussian for a VAE; --likelihood
 categorical for the paper's softmax over 256 values; --network paper for the paper's
 convolutions and one codebook for all ten codes of a cell.
@@ -27,12 +27,12 @@ def make_bottleneck(arguments, pixels, steps):
         return em_bottleneck(arguments, CODES, steps, groups)
     if arguments.bottleneck == "vq":
         return layers.VQBottleneck(
-            CODES, commitment_weight=arguments.commitment, groups=groups
+            CODES, commitment_weight=arguments.commitment_weight, groups=groups
         )
     # The loss is nats a dimension: a cell's share of the image's dimensions.
     cells = pixels // 16
     return layers.GaussianBottleneck(
-        arguments.latent, kl_weight=cells / (3 * pixels), seed=arguments.seed
+        arguments.latent_dim, kl_weight=cells / (3 * pixels), seed=arguments.seed
     )
 
 
@@ -47,23 +47,23 @@ def make_model(arguments, data, steps):
     # A VAE's latents have a variance of 1, whatever the pixels.
     unit = 1 / 32 if from_patches and arguments.bottleneck != "gaussian" else 1.0
     likelihood = (
-        layers.LogisticMixture(arguments.mixtures, spread=spread)
+        layers.LogisticMixture(arguments.num_mixtures, spread=spread)
         if arguments.likelihood == "mixture"
         else layers.CategoricalPixels(spread=spread)
     )
-    code_width = SLOTS * arguments.code_width
+    code_dim = SLOTS * arguments.code_dim
     if arguments.network == "paper":
-        compressor = layers.ImageCompressor(code_width, arguments.channels)
+        compressor = layers.ImageCompressor(code_dim, arguments.channels)
         decompressor = layers.ImageDecompressor(arguments.channels)
     else:
         compressor = layers.PatchCompressor(
-            code_width, channels=arguments.channels, blocks=arguments.blocks
+            code_dim, channels=arguments.channels, num_blocks=arguments.num_blocks
         )
         decompressor = layers.PatchDecompressor(
             channels=arguments.channels,
-            blocks=arguments.blocks,
+            num_blocks=arguments.num_blocks,
             pixel_channels=arguments.pixel_channels,
-            pixel_blocks=arguments.pixel_blocks,
+            num_pixel_blocks=arguments.num_pixel_blocks,
             unit=unit,
         )
     model = models.ImageVQVAE(
@@ -74,7 +74,7 @@ def make_model(arguments, data, steps):
         image_size=(height, width),
     )
     if from_patches:
-        model.start_from_patches(images[:20_000], arguments.seed)
+        model.init_from_patches(images[:20_000], arguments.seed)
     return model
 
 
@@ -95,11 +95,11 @@ def main(arguments=None):
         default="mixture",
         help="of pixels (%(default)s)",
     )
-    add("--mixtures", type=int, default=5, help="of logistics (%(default)s)")
+    add("--num-mixtures", type=int, default=5, help="of logistics (%(default)s)")
     add("--channels", type=int, default=128, help="on cells (%(default)s)")
-    add("--blocks", type=int, default=2, help="residual, on cells (%(default)s)")
+    add("--num-blocks", type=int, default=2, help="residual, on cells (%(default)s)")
     add("--pixel-channels", type=int, default=32, help="on pixels (%(default)s)")
-    add("--pixel-blocks", type=int, default=2, help="on pixels (%(default)s)")
+    add("--num-pixel-blocks", type=int, default=2, help="on pixels (%(default)s)")
 
     codes = parser.add_argument_group("codes")
     add = codes.add_argument
@@ -109,9 +109,9 @@ def main(arguments=None):
         default="em",
         help="(%(default)s)",
     )
-    add("--code-width", type=int, default=16, help="of a code's vector (%(default)s)")
-    add("--latent", type=int, default=64, help="of a VAE's cell (%(default)s)")
-    add_em_arguments(codes, samples=5, temperature=0.1, revival=0.01)
+    add("--code-dim", type=int, default=16, help="of a code's vector (%(default)s)")
+    add("--latent-dim", type=int, default=64, help="of a VAE's cell (%(default)s)")
+    add_em_arguments(codes, num_samples=5, temperature=0.1, dead_code_threshold=0.01)
     arguments = parser.parse_args(arguments)
 
     path = image_run.train_on_images(

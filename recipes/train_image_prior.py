@@ -1,14 +1,14 @@
 """Trains the prior over an autoencoder's codes: what makes them short to send.
 
     python recipes/train_image_prior.py --autoencoder runs/image_em \\
-        --data-dir data --run runs/image_em_prior --steps-per-epoch 375
+        --data data --run runs/image_em_prior --steps-per-epoch 375
 
 The codes of all training images, and of their mirror images, are computed first and
 kept in the run folder; to go through them all takes about an hour of one core. The
-paper's prior has --depth 6. Next:
+paper's prior has --num-layers 6. Next:
 
     python recipes/evaluate_images.py --model runs/image_em \\
-        --prior runs/image_em_prior --data-dir data
+        --prior runs/image_em_prior --data data
 """
 
 import argparse
@@ -55,14 +55,16 @@ def main(arguments=None):
     image_run.add_arguments(parser, learning_rate=0.002, batch_size=16)
     add = parser.add_argument
     add("--autoencoder", required=True, metavar="RUN", help="whose codes to predict")
-    image_run.add_grid_arguments(parser, width=128, depth=2, filter_width=256, block=40)
+    image_run.add_grid_arguments(
+        parser, hidden_dim=128, num_layers=2, intermediate_dim=256, block_length=40
+    )
     arguments = parser.parse_args(arguments)
 
     import numpy as np
 
-    from keras_vqem.evaluation.trained import load_model, model_file
     from keras_vqem.images import ArrayBatches
     from keras_vqem.models import GridTransformer, ImageVQVAE
+    from keras_vqem.models.loading import load_model, model_file
 
     def make_task(replicas):
         autoencoder = load_model(arguments.autoencoder, ImageVQVAE)
@@ -77,8 +79,8 @@ def main(arguments=None):
         if images[0].shape[1:3] != (height, width):
             raise ValueError(
                 f"The images are {' x '.join(map(str, images[0].shape[1:3]))}, and the "
-                f"autoencoder was trained on {height} x {width}. Give --data, "
-                f"--data-dir and --size {height} as there."
+                f"autoencoder was trained on {height} x {width}. Give --dataset, "
+                f"--data and --size {height} as there."
             )
         found = hashlib.sha256(model_file(arguments.autoencoder).read_bytes())
         for array in images:
@@ -94,8 +96,8 @@ def main(arguments=None):
                 return GridTransformer(grid, bottleneck.num_codes, **sizes)
             codebook = np.asarray(bottleneck.codebook)
             number, size = codebook.shape[-2:]
-            model = GridTransformer(grid, number, vector_width=size, **sizes)
-            model.start_from(codebook, codes[:10_000])
+            model = GridTransformer(grid, number, vector_dim=size, **sizes)
+            model.init_from_codebook(codebook, codes[:10_000])
             return model
 
         return run.Task(

@@ -1,9 +1,9 @@
 """Trains the autoregressive baseline: a Transformer that predicts pixel by pixel.
 
-    python recipes/train_image_transformer.py --data-dir data --run runs/pixels
+    python recipes/train_image_transformer.py --data data --run runs/pixels
 
-It starts from the frequencies of values, with values that are close alike. Its `bits`
-are bits a dimension. The run folder is that of train_transformer.py.
+It starts from the frequencies of values, with values that are close alike. The run
+folder is that of train_transformer.py.
 """
 
 import argparse
@@ -16,7 +16,9 @@ def main(arguments=None):
     from keras_vqem.training import image_run
 
     image_run.add_arguments(parser, learning_rate=0.002, batch_size=8)
-    image_run.add_grid_arguments(parser, width=96, depth=2, filter_width=192, block=96)
+    image_run.add_grid_arguments(
+        parser, hidden_dim=96, num_layers=2, intermediate_dim=192, block_length=96
+    )
     arguments = parser.parse_args(arguments)
 
     from keras_vqem.models import ImageTransformer
@@ -26,7 +28,7 @@ def main(arguments=None):
         height, width = images.shape[1:3]
         model = ImageTransformer(height, width, **image_run.grid_sizes(arguments))
         model.build()
-        model.start_from(model.vectors, images[:10_000])
+        model.init_from_codebook(model.vectors, images[:10_000])
         return model
 
     print(f"saved {image_run.train_on_images(arguments, make_model)}")

@@ -27,11 +27,11 @@ def main(arguments=None):
     def make_model(data, steps):
         return Transformer(
             data.tokenizer,
-            width=arguments.width,
-            encoder_layers=arguments.encoder_layers,
-            decoder_layers=arguments.decoder_layers,
-            heads=arguments.heads,
-            filter_width=arguments.filter_width,
+            hidden_dim=arguments.hidden_dim,
+            num_encoder_layers=arguments.num_encoder_layers,
+            num_decoder_layers=arguments.num_decoder_layers,
+            num_heads=arguments.num_heads,
+            intermediate_dim=arguments.intermediate_dim,
             dropout=arguments.dropout,
         )
 

@@ -1,7 +1,7 @@
 """Lines in, translations out.
 
     python recipes/translate.py --model runs/latent < lines.en > lines.de
-    python recipes/translate.py --model runs/teacher --beams 4 --file lines.en
+    python recipes/translate.py --model runs/teacher --num-beams 4 --file lines.en
     python recipes/translate.py --model multi30k_en_de_em "Two dogs play."
 
 Line n of the output translates line n of the input; an empty line gives an empty one,

@@ -188,7 +188,7 @@ def test_the_presets_are_the_models_that_their_names_say():
     }
     assert found["cifar10_em"].prior is not None
     soft, hard = (found[f"multi30k_en_de_{name}"] for name in ("em", "hard"))
-    assert soft.halvings == hard.halvings == 3
+    assert soft.num_compress_steps == hard.num_compress_steps == 3
     assert soft.bottleneck.num_samples and hard.bottleneck.num_samples is None
 
 

@@ -68,7 +68,7 @@ def show_translations():
         ids = latent.tokenizer.encode([sentence]).to_tensor()
         codes = [
             int(code)
-            for code in latent.translated(ids)["codes"].numpy()[0]
+            for code in latent.generate(ids)["codes"].numpy()[0]
             if code < latent.bottleneck.num_codes
         ]
         print(f"\n{sentence}")

@@ -18,18 +18,18 @@ def add_arguments(parser):
     add("model", help="preset, finished run or .keras file")
     add("folder", type=pathlib.Path, help="for the versions, such as models/en_de")
     add("--version", default=1, **number, help="of the model: 1")
-    add("--beams", default=1, **number, help="of a translator: 1")
+    add("--num-beams", default=1, **number, help="of a translator: 1")
     add("--max-tokens", default=256, **number, help="texts are cut there: 256")
 
 
 def run(parser, options):
-    if min(options.version, options.beams) < 1:
-        parser.error("--version and --beams must be at least 1")
+    if min(options.version, options.num_beams) < 1:
+        parser.error("--version and --num-beams must be at least 1")
 
     import numpy as np
 
-    from keras_vqem.evaluation.trained import load_model
     from keras_vqem.models import ImageVQVAE
+    from keras_vqem.models.loading import load_model
     from keras_vqem.models.translator import Translator
     from keras_vqem.serving import write_warmup
     from keras_vqem.serving.api import serving_api
@@ -47,7 +47,7 @@ def run(parser, options):
         partial.mkdir(parents=True)  # fails if it may not be written
         model = load_model(options.model, Translator, ImageVQVAE)
         if isinstance(model, Translator):
-            model.export(partial, options.max_tokens, beams=options.beams)
+            model.export(partial, options.max_tokens, num_beams=options.num_beams)
             write_warmup(partial, WARMUP)
         else:
             model.export(partial)

@@ -206,25 +206,28 @@ class Sentences:
         self.teacher, self.latent = teacher, latent
         self.num_codes = latent.bottleneck.num_codes
         # As many as the latent model itself writes for the longest text.
-        blocks = -(-(2 * MAX_TOKENS + 10) // 2**latent.halvings)
+        blocks = -(-(2 * MAX_TOKENS + 10) // 2**latent.num_compress_steps)
         self.max_codes = blocks * latent.bottleneck.groups.num_groups
 
-        def translated(source_ids):
-            found = latent.translated(source_ids)
+        def generate(source_ids):
+            found = latent.generate(source_ids)
             return found["target_ids"], found["codes"]
 
         ids = tf.TensorSpec([None, None], "int32")
         self._teacher_graph = teacher.translation_graph()
         # The same work as the graph of ids alone: codes are on the way to them.
         self._latent_graph = tf.function(
-            translated, input_signature=[ids], autograph=False
+            generate, input_signature=[ids], autograph=False
         )
         self._decode_graph = tf.function(
             latent.decode_ids, input_signature=[ids, ids], autograph=False
         )
 
     def about(self):
-        return {"num_codes": self.num_codes, "tokens_a_code": 2**self.latent.halvings}
+        return {
+            "num_codes": self.num_codes,
+            "tokens_a_code": 2**self.latent.num_compress_steps,
+        }
 
     def translate(self, text):
         """Both translations with their times, and the codes."""

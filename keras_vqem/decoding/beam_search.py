@@ -16,24 +16,24 @@ def beam_search(
     end_id,
     max_length,
     min_length=0,
-    beams=4,
+    num_beams=4,
     length_penalty=0.6,
     pad_id=0,
     best_only=False,
 ):
-    """Searches for the most probable sequences, with `beams` hypotheses a row.
+    """Searches for the most probable sequences, with `num_beams` hypotheses a row.
 
     A hypothesis has the score `log p / ((5 + length) / 6) ** length_penalty`, where
     p is its probability by the model and its length counts `end_id`. At each
-    position the `beams` best continuations of the live hypotheses are looked at:
-    those with `end_id` are finished and kept if they are among the `beams` best of
+    position the `num_beams` best continuations of the live hypotheses are looked at:
+    those with `end_id` are finished and kept if they are among the `num_beams` best of
     the finished; the best without it live on. A row is done when none of its live
-    hypotheses can still get among its `beams` finished ones.
+    hypotheses can still get among its `num_beams` finished ones.
 
-    At its limit a row with fewer than `beams` finished hypotheses fills up with its
+    At its limit a row with fewer than `num_beams` finished hypotheses fills up with its
     best live ones, as they are, without `end_id`.
 
-    A row of a batch gets what it would get alone. With `beams=1` and
+    A row of a batch gets what it would get alone. With `num_beams=1` and
     `length_penalty=0` this is `greedy_search`.
 
     Args:
@@ -46,7 +46,7 @@ def beam_search(
         batch_size: The number of examples, an integer or a scalar tensor.
         start_id, end_id, max_length, min_length, pad_id: As in `greedy_search`.
             Where `end_id` is not yet allowed, scores still count it as possible.
-        beams: The number of hypotheses, from 1 to V.
+        num_beams: The number of hypotheses, from 1 to V.
         length_penalty: 0 compares plain log probabilities, which favours short
             sequences; the larger, the longer the winners.
         best_only: Stop as soon as the first result is certain. It is the same; the
@@ -68,11 +68,11 @@ def beam_search(
     ...         [0, 0, 0.6, 0.4])
     ...     return keras.ops.log(p), state
     >>> ids, scores = keras_vqem.decoding.beam_search(
-    ...     step, (), 1, start_id=0, end_id=3, max_length=2, beams=2)
+    ...     step, (), 1, start_id=0, end_id=3, max_length=2, num_beams=2)
     >>> ids.numpy().tolist()
     [[[3, 0], [2, 1]]]
     """
-    beams = whole_number("beams", beams, 1)
+    num_beams = whole_number("num_beams", num_beams, 1)
     min_length = whole_number("min_length", min_length, 0)
     if not length_penalty >= 0:
         raise ValueError(
@@ -81,7 +81,7 @@ def beam_search(
         )
     limit = row_limits(max_length, batch_size)
     state = tf.nest.map_structure(tf.convert_to_tensor, state)
-    first_rows = tf.range(batch_size)[:, None] * beams
+    first_rows = tf.range(batch_size)[:, None] * num_beams
 
     def penalty(length):
         return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** length_penalty
@@ -96,26 +96,26 @@ def beam_search(
     def write(position, ids, live_ids, live, ended_ids, ended, state):
         logits, state = step(ids, state, position)
         logits = checked(logits)
-        if beams > logits.shape[-1]:
+        if num_beams > logits.shape[-1]:
             raise ValueError(
-                f"`beams` must be at most V, the number of ids, but beams={beams} and "
-                f"`step` returned logits {logits.shape}: the first position has only "
-                f"V continuations. Use fewer beams."
+                f"`num_beams` must be at most V, the number of ids, but it is "
+                f"{num_beams} and `step` returned logits {logits.shape}: the first "
+                f"position has only V continuations. Use fewer beams."
             )
-        # Twice `beams`, because at most `beams` of them end: enough live ones remain.
+        # Twice as many as beams, of which at most half end: enough live ones remain.
         # Ranked by logits, since rounding can make ties of log probabilities.
-        own = min(2 * beams, logits.shape[-1])
+        own = min(2 * num_beams, logits.shape[-1])
         best, best_ids = tf.math.top_k(
             allowed(logits, position, end_id, min_length), own
         )
         own_log_p = tf.gather(tf.nn.log_softmax(logits), best_ids, batch_dims=1)
         best = tf.where(best > _NEVER, own_log_p, _NEVER) + tf.reshape(live, [-1, 1])
         log_p, chosen = tf.math.top_k(
-            tf.reshape(best, [batch_size, beams * own]), min(2, own) * beams
+            tf.reshape(best, [batch_size, num_beams * own]), min(2, own) * num_beams
         )
         parents = chosen // own
         tokens = tf.gather(
-            tf.reshape(best_ids, [batch_size, beams * own]), chosen, batch_dims=1
+            tf.reshape(best_ids, [batch_size, num_beams * own]), chosen, batch_dims=1
         )
         written = tf.concat(
             [tf.gather(live_ids, parents, batch_dims=1), tokens[:, :, None]], axis=2
@@ -133,8 +133,8 @@ def beam_search(
             -1e30 * tf.cast(rank + 1, tf.float32),
             _NEVER,
         )
-        keys = tf.where(ends, tf.where(rank < beams, scores, _NEVER), behind)
-        kept = tf.math.top_k(tf.concat([ended, keys], axis=1), beams).indices
+        keys = tf.where(ends, tf.where(rank < num_beams, scores, _NEVER), behind)
+        kept = tf.math.top_k(tf.concat([ended, keys], axis=1), num_beams).indices
         ended = tf.gather(tf.concat([ended, scores], axis=1), kept, batch_dims=1)
         ended_ids = tf.pad(ended_ids, [[0, 0], [0, 0], [0, 1]], constant_values=pad_id)
         ended_ids = tf.gather(
@@ -142,12 +142,12 @@ def beam_search(
         )
 
         # A row that is done lives on with probability 0, and so changes no more.
-        live, kept = tf.math.top_k(tf.where(ends, _NEVER, log_p), beams)
+        live, kept = tf.math.top_k(tf.where(ends, _NEVER, log_p), num_beams)
         bar = ended[:, 0 if best_only else -1]
         done = at_limit | (live[:, 0] / limit_penalty <= bar)
         live = tf.where(done[:, None], _NEVER, live)
         live_ids = tf.gather(written, kept, batch_dims=1)
-        if beams > 1:
+        if num_beams > 1:
             rows = first_rows + tf.gather(parents, kept, batch_dims=1)
             rows = tf.reshape(rows, [-1])
             state = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), state)
@@ -155,20 +155,20 @@ def beam_search(
         return position, ids, live_ids, live, ended_ids, ended, state
 
     # One live hypothesis at first, since all are the same; none in a row without room.
-    alone = tf.one_hot(0, beams, on_value=0.0, off_value=_NEVER)
-    no_ids = tf.zeros([batch_size, beams, 0], tf.int32)
-    any_ids = tf.TensorShape([None, beams, None])
-    each = tf.TensorShape([None, beams])
+    alone = tf.one_hot(0, num_beams, on_value=0.0, off_value=_NEVER)
+    no_ids = tf.zeros([batch_size, num_beams, 0], tf.int32)
+    any_ids = tf.TensorShape([None, num_beams, None])
+    each = tf.TensorShape([None, num_beams])
     *_, ids, scores, _ = tf.while_loop(
         running,
         write,
         (
             tf.constant(0),
-            tf.fill([batch_size * beams], tf.cast(start_id, tf.int32)),
+            tf.fill([batch_size * num_beams], tf.cast(start_id, tf.int32)),
             no_ids,
             tf.where(limit[:, None] > 0, alone, _NEVER),
             no_ids,
-            tf.fill([batch_size, beams], _NEVER),
+            tf.fill([batch_size, num_beams], _NEVER),
             state,
         ),
         shape_invariants=(
@@ -182,9 +182,9 @@ def beam_search(
         ),
     )
     # A row that filled up at its limit has live hypotheses last, whatever their score.
-    scores, order = tf.math.top_k(scores, beams)
+    scores, order = tf.math.top_k(scores, num_beams)
     ids = tf.gather(ids, order, batch_dims=1)
     rows = tf.get_static_value(batch_size)
-    return tf.ensure_shape(ids, [rows, beams, None]), tf.ensure_shape(
-        scores, [rows, beams]
+    return tf.ensure_shape(ids, [rows, num_beams, None]), tf.ensure_shape(
+        scores, [rows, num_beams]
     )

@@ -15,7 +15,7 @@ def quality(model, corpus, batch_size=64, **options):
         model: A translator.
         corpus: A `keras_vqem.text.ParallelCorpus`.
         batch_size: How many are translated at a time.
-        **options: Of `model.translate_ids`, such as `beams`.
+        **options: Of `model.translate_ids`, such as `num_beams`.
 
     Returns:
         The translations, and a dict of `TranslationScores`' fields and `parameters`.

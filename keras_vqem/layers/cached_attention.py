@@ -36,7 +36,7 @@ class CachedAttention(keras.layers.Layer):
     that `attend` uses.
 
     Args:
-        heads: How many; they share the width between them.
+        num_heads: How many; they share the width between them.
         **kwargs: Arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -46,7 +46,7 @@ class CachedAttention(keras.layers.Layer):
 
     Example:
 
-    >>> layer = keras_vqem.layers.CachedAttention(heads=2)
+    >>> layer = keras_vqem.layers.CachedAttention(num_heads=2)
     >>> x = np.random.default_rng(0).normal(size=(1, 3, 8)).astype("float32")
     >>> whole = layer(x, x)
     >>> kept = layer.keys_values(x)
@@ -55,17 +55,17 @@ class CachedAttention(keras.layers.Layer):
     True
     """
 
-    def __init__(self, heads, **kwargs):
+    def __init__(self, num_heads, **kwargs):
         super().__init__(**kwargs)
-        self.heads = heads
+        self.num_heads = num_heads
         self.supports_masking = True
 
     def build(self, query_shape):
         width = query_shape[-1]
-        if self.heads < 1 or width % self.heads:
+        if self.num_heads < 1 or width % self.num_heads:
             raise ValueError(
-                f"The width must be a multiple of `heads`: received width {width} and "
-                f"{self.heads} heads. Choose a number of heads that divides it."
+                f"The width must be a multiple of `num_heads`: received width {width} "
+                f"and {self.num_heads} heads. Choose a number of heads that divides it."
             )
 
         def dense(name, units):
@@ -82,7 +82,7 @@ class CachedAttention(keras.layers.Layer):
 
     def _by_head(self, x):
         batch, length, width = ops.shape(x)
-        x = ops.reshape(x, (batch, length, self.heads, width // self.heads))
+        x = ops.reshape(x, (batch, length, self.num_heads, width // self.num_heads))
         return ops.transpose(x, (0, 2, 1, 3))
 
     def keys_values(self, memory):
@@ -101,7 +101,7 @@ class CachedAttention(keras.layers.Layer):
     def attend(self, query, keys, values, bias=None):
         """[B, T, D]: for each of `query` [B, T, D] the mean of what it attends to."""
         batch, length, width = ops.shape(query)
-        scale = (width // self.heads) ** -0.5
+        scale = (width // self.num_heads) ** -0.5
         query = self._by_head(self.to_query(query) * scale)
         scores = ops.matmul(query, ops.transpose(keys, (0, 1, 3, 2)))
         scores = ops.cast(scores, "float32")
@@ -118,4 +118,4 @@ class CachedAttention(keras.layers.Layer):
         return self.attend(query, keys, values, bias)
 
     def get_config(self):
-        return {**super().get_config(), "heads": self.heads}
+        return {**super().get_config(), "num_heads": self.num_heads}

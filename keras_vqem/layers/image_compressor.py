@@ -11,10 +11,10 @@ class ImageCompressor(keras.layers.Layer):
     """Strided convolutions, residual blocks and a dense layer.
 
     Args:
-        code_width: Size of the vectors, for all codes of a cell together.
+        code_dim: Size of the vectors, for all codes of a cell together.
         channels: Of the convolutions.
-        halvings: How many convolutions of stride 2; 2 make 8 x 8 of 32 x 32.
-        blocks: How many residual blocks.
+        num_compress_steps: How many convolutions of stride 2; 2 make 8 x 8 of 32 x 32.
+        num_blocks: How many residual blocks.
         kernel_size: Of the strided convolutions.
         **kwargs: Arguments of `keras.layers.Layer`.
 
@@ -22,30 +22,36 @@ class ImageCompressor(keras.layers.Layer):
         inputs: Images [B, H, W, 3], from -1 to 1.
 
     Returns:
-        [B, H / 2 ** halvings, W / 2 ** halvings, code_width].
+        [B, H / 2 ** num_compress_steps, W / 2 ** num_compress_steps, code_dim].
 
     Example:
 
-    >>> layer = keras_vqem.layers.ImageCompressor(code_width=40, channels=16)
+    >>> layer = keras_vqem.layers.ImageCompressor(code_dim=40, channels=16)
     >>> layer(np.zeros((1, 32, 32, 3), "float32")).shape
     TensorShape([1, 8, 8, 40])
     """
 
     def __init__(
-        self, code_width, channels=512, halvings=2, blocks=2, kernel_size=5, **kwargs
+        self,
+        code_dim,
+        channels=512,
+        num_compress_steps=2,
+        num_blocks=2,
+        kernel_size=5,
+        **kwargs,
     ):
         super().__init__(**kwargs)
-        self.code_width = code_width
+        self.code_dim = code_dim
         self.channels = channels
-        self.halvings = halvings
-        self.blocks = blocks
+        self.num_compress_steps = num_compress_steps
+        self.num_blocks = num_blocks
         self.kernel_size = kernel_size
 
     def build(self, input_shape):
         policy, shape = self.dtype_policy, tuple(input_shape)
-        check_divisible(shape, 2**self.halvings)
+        check_divisible(shape, 2**self.num_compress_steps)
         self.stages = []
-        for i in range(self.halvings):
+        for i in range(self.num_compress_steps):
             layer = keras.layers.Conv2D(
                 self.channels,
                 self.kernel_size,
@@ -58,11 +64,11 @@ class ImageCompressor(keras.layers.Layer):
             shape = (None, None, None, self.channels)
             self.stages.append(layer)
         self.residuals = []
-        for i in range(self.blocks):
+        for i in range(self.num_blocks):
             block = ImageBlock(name=f"block_{i}", dtype=policy)
             block.build(shape)
             self.residuals.append(block)
-        self.dense = keras.layers.Dense(self.code_width, name="dense", dtype=policy)
+        self.dense = keras.layers.Dense(self.code_dim, name="dense", dtype=policy)
         self.dense.build(shape)
         self.built = True
 
@@ -77,10 +83,10 @@ class ImageCompressor(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "code_width": self.code_width,
+            "code_dim": self.code_dim,
             "channels": self.channels,
-            "halvings": self.halvings,
-            "blocks": self.blocks,
+            "num_compress_steps": self.num_compress_steps,
+            "num_blocks": self.num_blocks,
             "kernel_size": self.kernel_size,
         }
 

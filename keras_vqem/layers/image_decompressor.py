@@ -12,8 +12,8 @@ class ImageDecompressor(keras.layers.Layer):
 
     Args:
         channels: Of the convolutions, and of the features that come out.
-        doublings: How many transposed convolutions.
-        blocks: How many residual blocks.
+        num_decompress_steps: How many transposed convolutions.
+        num_blocks: How many residual blocks.
         kernel_size: Of the transposed convolutions.
         **kwargs: Arguments of `keras.layers.Layer`.
 
@@ -32,11 +32,18 @@ class ImageDecompressor(keras.layers.Layer):
     TensorShape([1, 32, 32, 16])
     """
 
-    def __init__(self, channels=512, doublings=2, blocks=2, kernel_size=5, **kwargs):
+    def __init__(
+        self,
+        channels=512,
+        num_decompress_steps=2,
+        num_blocks=2,
+        kernel_size=5,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.channels = channels
-        self.doublings = doublings
-        self.blocks = blocks
+        self.num_decompress_steps = num_decompress_steps
+        self.num_blocks = num_blocks
         self.kernel_size = kernel_size
 
     def build(self, input_shape):
@@ -45,11 +52,11 @@ class ImageDecompressor(keras.layers.Layer):
         self.dense.build(input_shape)
         shape = (None, None, None, self.channels)
         self.residuals, self.stages = [], []
-        for i in range(self.blocks):
+        for i in range(self.num_blocks):
             block = ImageBlock(name=f"block_{i}", dtype=policy)
             block.build(shape)
             self.residuals.append(block)
-        for i in range(self.doublings):
+        for i in range(self.num_decompress_steps):
             layer = keras.layers.Conv2DTranspose(
                 self.channels,
                 self.kernel_size,
@@ -74,7 +81,7 @@ class ImageDecompressor(keras.layers.Layer):
         return {
             **super().get_config(),
             "channels": self.channels,
-            "doublings": self.doublings,
-            "blocks": self.blocks,
+            "num_decompress_steps": self.num_decompress_steps,
+            "num_blocks": self.num_blocks,
             "kernel_size": self.kernel_size,
         }

@@ -13,12 +13,12 @@ class LocalAttention(CachedAttention):
     """Self-attention of long sequences, cut into blocks: masked local 1-D attention.
 
     A position sees itself, those before it in its block, and the whole block before
-    that: between `block` and twice `block` positions. Time and memory grow with the
-    length of the sequence, not with its square.
+    that: between `block_length` and twice as many positions. Time and memory grow with
+    the length of the sequence, not with its square.
 
     Args:
-        heads: How many; they share the width between them.
-        block: Length of a block.
+        num_heads: How many; they share the width between them.
+        block_length: Length of a block.
         **kwargs: Arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -26,7 +26,7 @@ class LocalAttention(CachedAttention):
 
     Example:
 
-    >>> layer = keras_vqem.layers.LocalAttention(heads=2, block=4)
+    >>> layer = keras_vqem.layers.LocalAttention(num_heads=2, block_length=4)
     >>> layer(np.ones((1, 10, 8), "float32")).shape
     TensorShape([1, 10, 8])
 
@@ -34,55 +34,66 @@ class LocalAttention(CachedAttention):
         - Parmar et al., 2018. Image Transformer. arXiv:1802.05751.
     """
 
-    def __init__(self, heads, block, **kwargs):
-        super().__init__(heads, **kwargs)
-        if block < 1:
-            raise ValueError(f"`block` must be at least 1, received {block!r}.")
-        self.block = block
+    def __init__(self, num_heads, block_length, **kwargs):
+        super().__init__(num_heads, **kwargs)
+        if block_length < 1:
+            raise ValueError(
+                f"`block_length` must be at least 1, received {block_length!r}."
+            )
+        self.block_length = block_length
 
     def call(self, query):
         batch, length, width = ops.shape(query)
-        scale = (width // self.heads) ** -0.5
-        block = self.block
+        scale = (width // self.num_heads) ** -0.5
+        block_length = self.block_length
         if isinstance(length, int):
-            block = min(block, length)
+            block_length = min(block_length, length)
         # What is added behind the end is seen by nobody before it.
-        padded = ops.pad(query, [[0, 0], [0, -length % block], [0, 0]])
+        padded = ops.pad(query, [[0, 0], [0, -length % block_length], [0, 0]])
         keys, values = ops.split(self.keys_values(padded), 2, axis=-1)
-        query = self._blocks(self.to_query(padded) * scale, block)
-        keys, values = (self._with_before(x, block) for x in (keys, values))
+        query = self._blocks(self.to_query(padded) * scale, block_length)
+        keys, values = (self._with_before(x, block_length) for x in (keys, values))
         scores = ops.matmul(query, ops.transpose(keys, (0, 1, 2, 4, 3)))
-        scores = ops.cast(scores, "float32") + _bias(block, ops.shape(scores)[1])
+        scores = ops.cast(scores, "float32") + _bias(block_length, ops.shape(scores)[1])
         weights = ops.cast(tf.nn.softmax(scores, axis=-1), values.dtype)
         found = ops.transpose(ops.matmul(weights, values), (0, 1, 3, 2, 4))
         found = ops.reshape(found, (batch, -1, width))[:, :length]
         return self.to_output(found)
 
-    def _blocks(self, x, block):
+    def _blocks(self, x, block_length):
         """[B, T, D] to [B, T / block, heads, block, D / heads]."""
         batch, length, width = ops.shape(x)
-        shape = (batch, length // block, block, self.heads, width // self.heads)
+        shape = (
+            batch,
+            length // block_length,
+            block_length,
+            self.num_heads,
+            width // self.num_heads,
+        )
         return ops.transpose(ops.reshape(x, shape), (0, 1, 3, 2, 4))
 
-    def _with_before(self, x, block):
+    def _with_before(self, x, block_length):
         """As `_blocks`, each block behind the one before it: [..., 2 block, ...]."""
-        x = self._blocks(x, block)
+        x = self._blocks(x, block_length)
         before = ops.pad(x[:, :-1], [[0, 0], [1, 0], [0, 0], [0, 0], [0, 0]])
         return ops.concatenate([before, x], axis=3)
 
     def extend(self, cache, keys_values):
         # When two blocks are full the next position begins a third.
-        full = ops.shape(cache)[1] >= 2 * self.block
-        cache = cache[:, ops.where(full, self.block, 0) :]
+        full = ops.shape(cache)[1] >= 2 * self.block_length
+        cache = cache[:, ops.where(full, self.block_length, 0) :]
         return super().extend(cache, keys_values)
 
     def get_config(self):
-        return {**super().get_config(), "block": self.block}
+        return {**super().get_config(), "block_length": self.block_length}
 
 
-def _bias(block, blocks):
+def _bias(block_length, blocks):
     """[blocks, 1, block, 2 block] to add to scores."""
-    here, there = np.arange(block)[:, None], np.arange(2 * block)[None] - block
+    here, there = (
+        np.arange(block_length)[:, None],
+        np.arange(2 * block_length)[None] - block_length,
+    )
     seen = ops.convert_to_tensor((there <= here)[None])
     # The first block has none before it.
     first = (ops.arange(blocks) == 0)[:, None, None]

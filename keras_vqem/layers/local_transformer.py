@@ -14,10 +14,10 @@ class LocalTransformer(TransformerEncoder):
     same results.
 
     Args:
-        depth: How many Transformer blocks.
-        heads: Of the attention.
-        filter_width: Of the feed-forward layers.
-        block: Positions in a block of the attention; see `LocalAttention`.
+        num_layers: How many Transformer blocks.
+        num_heads: Of the attention.
+        intermediate_dim: Of the feed-forward layers.
+        block_length: Positions in a block of the attention; see `LocalAttention`.
         dropout: After each attention and feed-forward layer.
         **kwargs: Arguments of `keras.layers.Layer`.
 
@@ -30,7 +30,7 @@ class LocalTransformer(TransformerEncoder):
     Example:
 
     >>> layer = keras_vqem.layers.LocalTransformer(
-    ...     2, heads=2, filter_width=16, block=4)
+    ...     2, num_heads=2, intermediate_dim=16, block_length=4)
     >>> x = np.random.default_rng(0).normal(size=(1, 11, 8)).astype("float32")
     >>> whole, caches = layer(x), layer.empty_caches(1)
     >>> for t in range(11):
@@ -39,12 +39,20 @@ class LocalTransformer(TransformerEncoder):
     True
     """
 
-    def __init__(self, depth, heads, filter_width, block, dropout=0.0, **kwargs):
-        self.block = block
-        super().__init__(depth, heads, filter_width, dropout, **kwargs)
+    def __init__(
+        self,
+        num_layers,
+        num_heads,
+        intermediate_dim,
+        block_length,
+        dropout=0.0,
+        **kwargs,
+    ):
+        self.block_length = block_length
+        super().__init__(num_layers, num_heads, intermediate_dim, dropout, **kwargs)
 
     def _block_options(self):
-        return {"block": self.block}
+        return {"block_length": self.block_length}
 
     def call(self, inputs, training=None):
         x = inputs
@@ -73,4 +81,4 @@ class LocalTransformer(TransformerEncoder):
         return self.norm(x), kept
 
     def get_config(self):
-        return {**super().get_config(), "block": self.block}
+        return {**super().get_config(), "block_length": self.block_length}

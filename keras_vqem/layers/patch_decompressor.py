@@ -16,11 +16,11 @@ class PatchDecompressor(keras.layers.Layer):
     between patches.
 
     Args:
-        patch: Height and width of a patch.
+        patch_size: Height and width of a patch.
         channels: Of the network on cells.
-        blocks: Its residual blocks.
+        num_blocks: Its residual blocks.
         pixel_channels: Of the network on pixels, and of the features that come out.
-        pixel_blocks: Its residual blocks.
+        num_pixel_blocks: Its residual blocks.
         unit: What 1 in the vectors means, where pixels go from -1 to 1. If it is about
             the error that codes leave, distances between codes are about 1, whatever
             the images, and a step of the optimizer is small beside them.
@@ -43,20 +43,20 @@ class PatchDecompressor(keras.layers.Layer):
 
     def __init__(
         self,
-        patch=4,
+        patch_size=4,
         channels=128,
-        blocks=2,
+        num_blocks=2,
         pixel_channels=32,
-        pixel_blocks=2,
+        num_pixel_blocks=2,
         unit=1.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.patch = patch
+        self.patch_size = patch_size
         self.channels = channels
-        self.blocks = blocks
+        self.num_blocks = num_blocks
         self.pixel_channels = pixel_channels
-        self.pixel_blocks = pixel_blocks
+        self.num_pixel_blocks = num_pixel_blocks
         self.unit = unit
 
     def build(self, input_shape):
@@ -75,22 +75,26 @@ class PatchDecompressor(keras.layers.Layer):
                 layer.build((*cells, channels))
             return layers
 
-        width, area = input_shape[-1], self.patch**2
+        width, area = input_shape[-1], self.patch_size**2
         self.linear = dense("linear", 3 * area, width)
         self.inward = dense("inward", self.channels, width)
-        self.cell_stack = stack("cell_block", self.blocks, self.channels)
+        self.cell_stack = stack("cell_block", self.num_blocks, self.channels)
         self.spread = dense("spread", area * self.pixel_channels, self.channels)
         self.from_base = dense("from_base", self.pixel_channels, 3)
-        self.pixel_stack = stack("pixel_block", self.pixel_blocks, self.pixel_channels)
+        self.pixel_stack = stack(
+            "pixel_block", self.num_pixel_blocks, self.pixel_channels
+        )
         self.built = True
 
     def call(self, inputs):
         inputs = inputs * self.unit
-        base = from_patches(self.linear(inputs), self.patch)
+        base = from_patches(self.linear(inputs), self.patch_size)
         x = self.inward(inputs)
         for block in self.cell_stack:
             x = block(x)
-        x = from_patches(self.spread(ops.relu(x)), self.patch) + self.from_base(base)
+        x = from_patches(self.spread(ops.relu(x)), self.patch_size) + self.from_base(
+            base
+        )
         for block in self.pixel_stack:
             x = block(x)
         return ops.relu(x), base
@@ -98,10 +102,10 @@ class PatchDecompressor(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "patch": self.patch,
+            "patch_size": self.patch_size,
             "channels": self.channels,
-            "blocks": self.blocks,
+            "num_blocks": self.num_blocks,
             "pixel_channels": self.pixel_channels,
-            "pixel_blocks": self.pixel_blocks,
+            "num_pixel_blocks": self.num_pixel_blocks,
             "unit": self.unit,
         }

@@ -16,32 +16,32 @@ class SequenceCompressor(keras.layers.Layer):
     vectors whatever the length it was padded to.
 
     Args:
-        halvings: How many times; n_c in the paper.
+        num_compress_steps: How many times; n_c in the paper.
         dropout: After the residual convolutions.
-        heads: Heads of an attention to a memory, before the first halving; None for
+        num_heads: Heads of an attention to a memory, before the first halving; None for
             no such attention.
         **kwargs: Arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: [B, T, D], T a multiple of 2 ** halvings.
+        inputs: [B, T, D], T a multiple of 2 ** num_compress_steps.
         mask: Booleans [B, T], False for padding.
-        memory, memory_mask: [B, S, D] and [B, S]; used with `heads` only.
+        memory, memory_mask: [B, S, D] and [B, S]; used with `num_heads` only.
 
     Returns:
-        [B, T / 2 ** halvings, D].
+        [B, T / 2 ** num_compress_steps, D].
 
     Example:
 
-    >>> layer = keras_vqem.layers.SequenceCompressor(halvings=3)
+    >>> layer = keras_vqem.layers.SequenceCompressor(num_compress_steps=3)
     >>> layer(np.ones((2, 16, 8), "float32")).shape
     TensorShape([2, 2, 8])
     """
 
-    def __init__(self, halvings, dropout=0.0, heads=None, **kwargs):
+    def __init__(self, num_compress_steps, dropout=0.0, num_heads=None, **kwargs):
         super().__init__(**kwargs)
-        self.halvings = halvings
+        self.num_compress_steps = num_compress_steps
         self.dropout = dropout
-        self.heads = heads
+        self.num_heads = num_heads
         self.supports_masking = True
 
     def build(self, input_shape):
@@ -56,7 +56,7 @@ class SequenceCompressor(keras.layers.Layer):
                 keras.layers.LayerNormalization(epsilon=1e-6, name=name, dtype=policy)
             )
 
-        steps = range(self.halvings)
+        steps = range(self.num_compress_steps)
         self.convolutions = [
             made(ConvolutionBlock(self.dropout, name=f"convolution_{i}", dtype=policy))
             for i in steps
@@ -69,10 +69,10 @@ class SequenceCompressor(keras.layers.Layer):
             for i in steps
         ]
         self.norms = [norm(f"norm_{i}") for i in steps]
-        if self.heads is not None:
+        if self.num_heads is not None:
             self.attention_norm = norm("attention_norm")
             self.attention = made(
-                CachedAttention(self.heads, name="attention", dtype=policy)
+                CachedAttention(self.num_heads, name="attention", dtype=policy)
             )
         self.built = True
 
@@ -81,11 +81,11 @@ class SequenceCompressor(keras.layers.Layer):
         if mask is None:
             mask = ops.ones(ops.shape(x)[:2], dtype="bool")
         mask = ops.cast(mask, x.dtype)[..., None]
-        if self.heads is not None:
+        if self.num_heads is not None:
             if memory is None:
                 raise ValueError(
                     "This compressor attends to a memory: call it with `memory`, or "
-                    "make it without `heads`."
+                    "make it without `num_heads`."
                 )
             found = self.attention(
                 self.attention_norm(x), memory, padding_bias(memory_mask)
@@ -102,12 +102,12 @@ class SequenceCompressor(keras.layers.Layer):
         return x
 
     def compute_mask(self, inputs, mask=None):
-        return None if mask is None else mask[:, :: 2**self.halvings]
+        return None if mask is None else mask[:, :: 2**self.num_compress_steps]
 
     def get_config(self):
         return {
             **super().get_config(),
-            "halvings": self.halvings,
+            "num_compress_steps": self.num_compress_steps,
             "dropout": self.dropout,
-            "heads": self.heads,
+            "num_heads": self.num_heads,
         }

@@ -14,7 +14,7 @@ class SequenceDecompressor(keras.layers.Layer):
     convolution of width and stride 2. Padding changes nothing.
 
     Args:
-        doublings: How many times; n_c in the paper.
+        num_decompress_steps: How many times; n_c in the paper.
         dropout: After the residual convolutions.
         **kwargs: Arguments of `keras.layers.Layer`.
 
@@ -23,25 +23,25 @@ class SequenceDecompressor(keras.layers.Layer):
         mask: Booleans [B, T], False for padding.
 
     Returns:
-        [B, T * 2 ** doublings, D].
+        [B, T * 2 ** num_decompress_steps, D].
 
     Example:
 
-    >>> layer = keras_vqem.layers.SequenceDecompressor(doublings=3)
+    >>> layer = keras_vqem.layers.SequenceDecompressor(num_decompress_steps=3)
     >>> layer(np.ones((2, 2, 8), "float32")).shape
     TensorShape([2, 16, 8])
     """
 
-    def __init__(self, doublings, dropout=0.0, **kwargs):
+    def __init__(self, num_decompress_steps, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
-        self.doublings = doublings
+        self.num_decompress_steps = num_decompress_steps
         self.dropout = dropout
         self.supports_masking = True
 
     def build(self, input_shape):
         policy, width = self.dtype_policy, input_shape[-1]
         self.convolutions, self.doubles = [], []
-        for i in range(self.doublings):
+        for i in range(self.num_decompress_steps):
             convolution = ConvolutionBlock(
                 self.dropout, name=f"convolution_{i}", dtype=policy
             )
@@ -65,11 +65,15 @@ class SequenceDecompressor(keras.layers.Layer):
         return x
 
     def compute_mask(self, inputs, mask=None):
-        return None if mask is None else ops.repeat(mask, 2**self.doublings, axis=1)
+        return (
+            None
+            if mask is None
+            else ops.repeat(mask, 2**self.num_decompress_steps, axis=1)
+        )
 
     def get_config(self):
         return {
             **super().get_config(),
-            "doublings": self.doublings,
+            "num_decompress_steps": self.num_decompress_steps,
             "dropout": self.dropout,
         }

@@ -11,10 +11,18 @@ from keras_vqem.layers.replica_dropout import ReplicaDropout
 class TransformerBlock(keras.layers.Layer):
     """Pre-norm self-attention, attention to a memory if asked for, feed-forward.
 
-    With `block` the self-attention is a `LocalAttention` of that length.
+    With `block_length` the self-attention is a `LocalAttention` of that length.
     """
 
-    def __init__(self, heads, filter_width, dropout, cross=False, block=None, **kwargs):
+    def __init__(
+        self,
+        num_heads,
+        intermediate_dim,
+        dropout,
+        cross=False,
+        block_length=None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.supports_masking = True
         policy = self.dtype_policy
@@ -25,19 +33,21 @@ class TransformerBlock(keras.layers.Layer):
             )
 
         self.norm = norm("norm")
-        self.local = block is not None
+        self.local = block_length is not None
         settings = {"name": "attention", "dtype": policy}
         self.attention = (
-            LocalAttention(heads, block, **settings)
+            LocalAttention(num_heads, block_length, **settings)
             if self.local
-            else CachedAttention(heads, **settings)
+            else CachedAttention(num_heads, **settings)
         )
         self.cross_norm = norm("cross_norm") if cross else None
         self.cross = (
-            CachedAttention(heads, name="cross", dtype=policy) if cross else None
+            CachedAttention(num_heads, name="cross", dtype=policy) if cross else None
         )
         self.last_norm = norm("last_norm")
-        self.feed_forward = FeedForward(filter_width, name="feed_forward", dtype=policy)
+        self.feed_forward = FeedForward(
+            intermediate_dim, name="feed_forward", dtype=policy
+        )
         self.dropout = ReplicaDropout(dropout, dtype=policy)
 
     def build(self, input_shape):

@@ -17,9 +17,9 @@ class TransformerDecoder(TransformerEncoder):
     before again.
 
     Args:
-        depth: How many blocks.
-        heads: Of the attention.
-        filter_width: Of the feed-forward layers.
+        num_layers: How many blocks.
+        num_heads: Of the attention.
+        intermediate_dim: Of the feed-forward layers.
         dropout: After each attention and feed-forward layer.
         causal: Whether positions see only themselves and those before.
         **kwargs: Arguments of `keras.layers.Layer`.
@@ -36,7 +36,8 @@ class TransformerDecoder(TransformerEncoder):
 
     Example:
 
-    >>> layer = keras_vqem.layers.TransformerDecoder(2, heads=2, filter_width=16)
+    >>> layer = keras_vqem.layers.TransformerDecoder(
+    ...     num_layers=2, num_heads=2, intermediate_dim=16)
     >>> x = np.random.default_rng(0).normal(size=(1, 3, 8)).astype("float32")
     >>> whole = layer(x, x)
     >>> memories, caches = layer.memories(x), layer.empty_caches(1)
@@ -46,8 +47,16 @@ class TransformerDecoder(TransformerEncoder):
     True
     """
 
-    def __init__(self, depth, heads, filter_width, dropout=0.0, causal=True, **kwargs):
-        super().__init__(depth, heads, filter_width, dropout, **kwargs)
+    def __init__(
+        self,
+        num_layers,
+        num_heads,
+        intermediate_dim,
+        dropout=0.0,
+        causal=True,
+        **kwargs,
+    ):
+        super().__init__(num_layers, num_heads, intermediate_dim, dropout, **kwargs)
         self.causal = causal
 
     def _block_options(self):

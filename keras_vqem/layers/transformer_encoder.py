@@ -11,9 +11,9 @@ class TransformerEncoder(keras.layers.Layer):
     """Blocks of self-attention and a feed-forward layer, each behind a normalisation.
 
     Args:
-        depth: How many blocks.
-        heads: Of the attention.
-        filter_width: Of the feed-forward layers.
+        num_layers: How many blocks.
+        num_heads: Of the attention.
+        intermediate_dim: Of the feed-forward layers.
         dropout: After each attention and feed-forward layer.
         **kwargs: Arguments of `keras.layers.Layer`.
 
@@ -26,28 +26,29 @@ class TransformerEncoder(keras.layers.Layer):
 
     Example:
 
-    >>> layer = keras_vqem.layers.TransformerEncoder(2, heads=2, filter_width=16)
+    >>> layer = keras_vqem.layers.TransformerEncoder(
+    ...     num_layers=2, num_heads=2, intermediate_dim=16)
     >>> layer(np.ones((2, 5, 8), "float32")).shape
     TensorShape([2, 5, 8])
     """
 
-    def __init__(self, depth, heads, filter_width, dropout=0.0, **kwargs):
+    def __init__(self, num_layers, num_heads, intermediate_dim, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
-        self.depth = depth
-        self.heads = heads
-        self.filter_width = filter_width
+        self.num_layers = num_layers
+        self.num_heads = num_heads
+        self.intermediate_dim = intermediate_dim
         self.dropout = dropout
         self.supports_masking = True
         self.blocks = [
             TransformerBlock(
-                heads,
-                filter_width,
+                num_heads,
+                intermediate_dim,
                 dropout,
                 **self._block_options(),
                 name=f"block_{i}",
                 dtype=self.dtype_policy,
             )
-            for i in range(depth)
+            for i in range(num_layers)
         ]
         self.norm = keras.layers.LayerNormalization(
             epsilon=1e-6, name="norm", dtype=self.dtype_policy
@@ -71,8 +72,8 @@ class TransformerEncoder(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "depth": self.depth,
-            "heads": self.heads,
-            "filter_width": self.filter_width,
+            "num_layers": self.num_layers,
+            "num_heads": self.num_heads,
+            "intermediate_dim": self.intermediate_dim,
             "dropout": self.dropout,
         }

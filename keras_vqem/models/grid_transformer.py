@@ -8,11 +8,11 @@ from keras import ops
 from keras_vqem import decoding
 from keras_vqem.layers import LocalTransformer, ReplicaDropout, replicas
 from keras_vqem.layers.checks import integers
-from keras_vqem.models.own_loss import OwnLoss
+from keras_vqem.models.task_model import TaskModel
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
-class GridTransformer(OwnLoss):
+class GridTransformer(TaskModel):
     """Predicts a grid of symbols one by one: the prior over an image's codes.
 
     A grid has `rows` x `columns` cells with `slots` symbols each, read row by row,
@@ -25,13 +25,13 @@ class GridTransformer(OwnLoss):
     Args:
         grid: `(rows, columns, slots)`.
         num_symbols: How many symbols there are in each slot.
-        width: Of embeddings and hidden states.
-        depth: How many Transformer blocks.
-        heads: Of each attention.
-        filter_width: Of the feed-forward layers.
-        block: Positions in a block of the local attention.
+        hidden_dim: Of embeddings and hidden states.
+        num_layers: How many Transformer blocks.
+        num_heads: Of each attention.
+        intermediate_dim: Of the feed-forward layers.
+        block_length: Positions in a block of the local attention.
         dropout: After embeddings, attentions and feed-forward layers.
-        vector_width: Of a symbol's vector.
+        vector_dim: Of a symbol's vector.
         **kwargs: Arguments of `keras.Model`.
 
     Call arguments:
@@ -45,8 +45,8 @@ class GridTransformer(OwnLoss):
     Example:
 
     >>> model = keras_vqem.models.GridTransformer(
-    ...     grid=(2, 2, 3), num_symbols=16, width=8, depth=1, heads=2,
-    ...     filter_width=16, block=4)
+    ...     grid=(2, 2, 3), num_symbols=16, hidden_dim=8, num_layers=1, num_heads=2,
+    ...     intermediate_dim=16, block_length=4)
     >>> model.compile()
     >>> symbols = np.random.default_rng(0).integers(16, size=(8, 2, 2, 3))
     >>> history = model.fit({"symbols": symbols}, batch_size=4, verbose=0)
@@ -61,13 +61,13 @@ class GridTransformer(OwnLoss):
         self,
         grid,
         num_symbols,
-        width=128,
-        depth=6,
-        heads=4,
-        filter_width=512,
-        block=160,
+        hidden_dim=128,
+        num_layers=6,
+        num_heads=4,
+        intermediate_dim=512,
+        block_length=160,
         dropout=0.0,
-        vector_width=16,
+        vector_dim=16,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -78,13 +78,13 @@ class GridTransformer(OwnLoss):
                 f"{grid!r}."
             )
         self.num_symbols = num_symbols
-        self.width = width
-        self.depth = depth
-        self.heads = heads
-        self.filter_width = filter_width
-        self.block = block
+        self.hidden_dim = hidden_dim
+        self.num_layers = num_layers
+        self.num_heads = num_heads
+        self.intermediate_dim = intermediate_dim
+        self.block_length = block_length
         self.dropout = dropout
-        self.vector_width = vector_width
+        self.vector_dim = vector_dim
         rows, columns, slots = self.grid
         self.length = rows * columns * slots
         # How many cells back the left one is, and those in the row above: its right,
@@ -94,13 +94,19 @@ class GridTransformer(OwnLoss):
         policy = self.dtype_policy
         self.embedding_dropout = ReplicaDropout(dropout, dtype=policy)
         self.transformer = LocalTransformer(
-            depth, heads, filter_width, block, dropout, name="transformer", dtype=policy
+            num_layers,
+            num_heads,
+            intermediate_dim,
+            block_length,
+            dropout,
+            name="transformer",
+            dtype=policy,
         )
-        self.bits = keras.metrics.Mean(name="bits")
+        self.bits_per_symbol = keras.metrics.Mean(name="bits_per_symbol")
 
     def build(self, input_shape=None):
         rows, columns, slots = self.grid
-        cell = slots * self.vector_width
+        cell = slots * self.vector_dim
 
         def add(name, *shape, size=0.02):
             # One for each weight: an initializer draws the same numbers again.
@@ -108,30 +114,30 @@ class GridTransformer(OwnLoss):
             return self.add_weight(name=name, shape=shape, initializer=initializer)
 
         self.vectors = add(
-            "vectors", slots, self.num_symbols, self.vector_width, size=1.0
+            "vectors", slots, self.num_symbols, self.vector_dim, size=1.0
         )
         # From each slot's vector to all slots of the cell; only later ones use it.
-        self.own = add("own", cell, slots, self.width, size=cell**-0.5)
+        self.own = add("own", cell, slots, self.hidden_dim, size=cell**-0.5)
         number = len(self.cells_back)
         self.neighbours = add(
-            "neighbours", number * cell, self.width, size=(number * cell) ** -0.5
+            "neighbours", number * cell, self.hidden_dim, size=(number * cell) ** -0.5
         )
-        self.row_signal = add("rows", rows, 1, 1, self.width)
-        self.column_signal = add("columns", columns, 1, self.width)
-        self.slot_signal = add("slots", slots, self.width)
-        self.kernel = add("kernel", slots, self.width, self.num_symbols)
+        self.row_signal = add("rows", rows, 1, 1, self.hidden_dim)
+        self.column_signal = add("columns", columns, 1, self.hidden_dim)
+        self.slot_signal = add("slots", slots, self.hidden_dim)
+        self.kernel = add("kernel", slots, self.hidden_dim, self.num_symbols)
         self.bias = add("bias", slots, self.num_symbols, size=0.0)
-        self.transformer.build((None, None, self.width))
+        self.transformer.build((None, None, self.hidden_dim))
         self.built = True
 
-    def start_from(self, vectors, symbols):
+    def init_from_codebook(self, vectors, symbols):
         """Starts from what symbols mean and how frequent they are, before `fit`.
 
         Symbols whose vectors lie close together are then alike from the first step on,
         where it would have to be learned for each.
 
         Args:
-            vectors: [slots, num_symbols, n], n up to `vector_width`: a codebook. Or
+            vectors: [slots, num_symbols, n], n up to `vector_dim`: a codebook. Or
                 [1, num_symbols, n], if slots share it.
             symbols: Integers [N, rows, columns, slots] to count, such as the codes of
                 some thousand images.
@@ -139,13 +145,13 @@ class GridTransformer(OwnLoss):
         if not self.built:
             self.build()
         vectors, symbols = np.asarray(vectors, "float32"), np.asarray(symbols)
-        slots, size = self.grid[2], self.vector_width
+        slots, size = self.grid[2], self.vector_dim
         if vectors.shape[0] == 1:
             vectors = vectors.repeat(slots, axis=0)
         if vectors.shape[:2] != (slots, self.num_symbols) or vectors.shape[2] > size:
             raise ValueError(
                 f"`vectors` must have shape ({slots}, {self.num_symbols}, n) with n up "
-                f"to {size}, received {vectors.shape}. Choose `vector_width` to be as "
+                f"to {size}, received {vectors.shape}. Choose `vector_dim` to be as "
                 f"large as the vectors."
             )
         rng = np.random.default_rng(0)
@@ -165,7 +171,7 @@ class GridTransformer(OwnLoss):
         # The log of a Gaussian around a prediction is linear in v and |v|^2.
         length = np.square(vectors).sum(-1, keepdims=True) / size - 1.0
         features = np.concatenate([vectors, length], axis=-1)
-        mixing = rng.normal(size=(slots, self.width, features.shape[-1]))
+        mixing = rng.normal(size=(slots, self.hidden_dim, features.shape[-1]))
         self.kernel.assign(
             0.02 * size**-0.5 * np.einsum("swf,skf->swk", mixing, features)
         )
@@ -176,19 +182,19 @@ class GridTransformer(OwnLoss):
     def _positions(self):
         """[T, D], one for each position of the grid."""
         signal = self.row_signal + self.column_signal + self.slot_signal
-        signal = ops.reshape(signal, (self.length, self.width))
+        signal = ops.reshape(signal, (self.length, self.hidden_dim))
         return ops.cast(signal, self.compute_dtype)
 
     def _own_kernel(self):
         """[slots * vector_width, slots, D] with 0 from a slot to itself and before."""
         slots = self.grid[2]
         later = np.triu(np.ones((slots, slots), "float32"), 1)
-        later = later.repeat(self.vector_width, axis=0)
+        later = later.repeat(self.vector_dim, axis=0)
         return ops.cast(self.own * later[..., None], self.compute_dtype)
 
     def _vector_table(self):
         """[slots * num_symbols + 1, vector_width]; the last, 0, for outside."""
-        flat = ops.reshape(self.vectors, (-1, self.vector_width))
+        flat = ops.reshape(self.vectors, (-1, self.vector_dim))
         return ops.cast(ops.pad(flat, [[0, 1], [0, 0]]), self.compute_dtype)
 
     def _outside(self):
@@ -206,7 +212,7 @@ class GridTransformer(OwnLoss):
         symbols = ops.reshape(symbols, (-1, cells, slots))
         table_rows = ops.cast(symbols, "int32") + ops.arange(slots) * self.num_symbols
         vectors = ops.take(self._vector_table(), table_rows, axis=0)
-        vectors = ops.reshape(vectors, (-1, cells, slots * self.vector_width))
+        vectors = ops.reshape(vectors, (-1, cells, slots * self.vector_dim))
         before = [
             ops.pad(vectors, [[0, 0], [back, 0], [0, 0]])[:, :cells]
             for back in self.cells_back
@@ -217,10 +223,10 @@ class GridTransformer(OwnLoss):
         )
         x = ops.einsum("bcv,vsw->bcsw", vectors, self._own_kernel())
         x = x + around[:, :, None]
-        x = ops.reshape(x, (-1, self.length, self.width)) + self._positions()
+        x = ops.reshape(x, (-1, self.length, self.hidden_dim)) + self._positions()
         x = self.embedding_dropout(x, training=training)
         x = self.transformer(x, training=training)
-        x = ops.reshape(x, (-1, *self.grid, self.width))
+        x = ops.reshape(x, (-1, *self.grid, self.hidden_dim))
         kernel = ops.cast(self.kernel, self.compute_dtype)
         logits = ops.einsum("brcsw,swk->brcsk", x, kernel)
         return logits + ops.cast(self.bias, self.compute_dtype)
@@ -242,7 +248,9 @@ class GridTransformer(OwnLoss):
     ):
         nats = self.nats(x, y_pred)
         loss = ops.mean(nats)
-        self.bits.update_state(loss / ops.log(2.0), sample_weight=ops.size(nats))
+        self.bits_per_symbol.update_state(
+            loss / ops.log(2.0), sample_weight=ops.size(nats)
+        )
         # Keras sums gradients over replicas, whose batches are of one size.
         return loss / replicas.num_replicas()
 
@@ -361,11 +369,11 @@ class GridTransformer(OwnLoss):
             **super().get_config(),
             "grid": self.grid,
             "num_symbols": self.num_symbols,
-            "width": self.width,
-            "depth": self.depth,
-            "heads": self.heads,
-            "filter_width": self.filter_width,
-            "block": self.block,
+            "hidden_dim": self.hidden_dim,
+            "num_layers": self.num_layers,
+            "num_heads": self.num_heads,
+            "intermediate_dim": self.intermediate_dim,
+            "block_length": self.block_length,
             "dropout": self.dropout,
-            "vector_width": self.vector_width,
+            "vector_dim": self.vector_dim,
         }

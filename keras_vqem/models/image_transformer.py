@@ -13,7 +13,7 @@ class ImageTransformer(GridTransformer):
     """Predicts the red, green and blue of each pixel in turn, 256 values each.
 
     Args:
-        height, width_in_pixels: Of the images.
+        image_height, image_width: Size of the images in pixels.
         **kwargs: Arguments of `GridTransformer`, except its grid and symbols.
 
     Call arguments:
@@ -25,7 +25,8 @@ class ImageTransformer(GridTransformer):
     Example:
 
     >>> model = keras_vqem.models.ImageTransformer(
-    ...     4, 4, width=8, depth=1, heads=2, filter_width=16, block=8)
+    ...     4, 4, hidden_dim=8, num_layers=1, num_heads=2, intermediate_dim=16,
+    ...     block_length=8)
     >>> model.compile()
     >>> images = np.zeros((4, 4, 4, 3), "uint8")
     >>> history = model.fit({"images": images}, batch_size=2, verbose=0)
@@ -36,14 +37,16 @@ class ImageTransformer(GridTransformer):
         - Parmar et al., 2018. Image Transformer. arXiv:1802.05751.
     """
 
-    def __init__(self, height, width_in_pixels, block=256, **kwargs):
-        super().__init__((height, width_in_pixels, 3), 256, block=block, **kwargs)
+    def __init__(self, image_height, image_width, block_length=256, **kwargs):
+        super().__init__(
+            (image_height, image_width, 3), 256, block_length=block_length, **kwargs
+        )
 
     def build(self, input_shape=None):
         super().build(input_shape)
         # Waves over the values: those that are close start with vectors that are.
         values = (np.arange(self.num_symbols) + 0.5) / self.num_symbols
-        waves = np.cos(np.pi * values[:, None] * np.arange(1, self.vector_width + 1))
+        waves = np.cos(np.pi * values[:, None] * np.arange(1, self.vector_dim + 1))
         self.vectors.assign(np.tile(2**0.5 * waves, (self.grid[2], 1, 1)))
 
     def call(self, inputs, training=None):
@@ -60,4 +63,4 @@ class ImageTransformer(GridTransformer):
         config = super().get_config()
         height, width, _ = config.pop("grid")
         del config["num_symbols"]
-        return {**config, "height": height, "width_in_pixels": width}
+        return {**config, "image_height": height, "image_width": width}

@@ -19,11 +19,11 @@ from keras_vqem.layers import (
 from keras_vqem.layers.checks import integers
 from keras_vqem.layers.likelihoods.categorical_pixels import CategoricalPixels
 from keras_vqem.models import image_endpoints, patch_start
-from keras_vqem.models.own_loss import OwnLoss
+from keras_vqem.models.task_model import TaskModel
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
-class ImageVQVAE(OwnLoss):
+class ImageVQVAE(TaskModel):
     """Compresses images to codes and gives a distribution of the pixels for codes.
 
     Args:
@@ -47,14 +47,14 @@ class ImageVQVAE(OwnLoss):
         A dict: `outputs` [B, H, W, likelihood.parameters], `base` [B, H, W, 3] (the
         first guess, 0 to 255), and what the bottleneck returns, such as `codes`.
 
-    Metrics: `reconstruction`, bits a dimension given the codes; `commitment`, what the
-    bottleneck adds to the loss; and the bottleneck's own.
+    Metrics: `reconstruction_bits_per_dim`, bits per dimension given the codes;
+    `bottleneck_loss`, what the bottleneck adds to the loss; and the bottleneck's own.
 
     Example:
 
     >>> from keras_vqem import layers
     >>> model = keras_vqem.models.ImageVQVAE(
-    ...     layers.PatchCompressor(code_width=8, channels=8),
+    ...     layers.PatchCompressor(code_dim=8, channels=8),
     ...     layers.VQEMBottleneck(16, num_samples=5, groups=layers.Slices(2), seed=0),
     ...     layers.PatchDecompressor(channels=8, pixel_channels=8),
     ...     layers.LogisticMixture(num_mixtures=2), image_size=(16, 16))
@@ -97,8 +97,10 @@ class ImageVQVAE(OwnLoss):
                 prior.build()
             prior.trainable = False
         self.head = None  # before it is built, or shared by `with_prior`
-        self.reconstruction = keras.metrics.Mean(name="reconstruction")
-        self.commitment = keras.metrics.Mean(name="commitment")
+        self.reconstruction_bits_per_dim = keras.metrics.Mean(
+            name="reconstruction_bits_per_dim"
+        )
+        self.bottleneck_loss = keras.metrics.Mean(name="bottleneck_loss")
 
     @classmethod
     def paper(cls, num_samples=5, channels=512, **kwargs):
@@ -190,17 +192,17 @@ class ImageVQVAE(OwnLoss):
     ):
         log_p = self.likelihood.log_prob(y_pred["outputs"], x["images"], y_pred["base"])
         nats = -ops.mean(log_p) / 3.0
-        self.reconstruction.update_state(
+        self.reconstruction_bits_per_dim.update_state(
             nats / ops.log(2.0), sample_weight=ops.size(log_p)
         )
         # Keras sums gradients over replicas, whose batches are of one size.
         total = nats / replicas.num_replicas()
         if self.losses:
-            self.commitment.update_state(sum(self.losses))
+            self.bottleneck_loss.update_state(sum(self.losses))
             total += super().compute_loss(x=x, y_pred=y_pred, training=training)
         return total
 
-    def start_from_patches(self, images, seed=0):
+    def init_from_patches(self, images, seed=0):
         """Starts from principal components of patches and k-means of their groups.
 
         A minute's work that the network would need hours for: afterwards the linear
@@ -236,7 +238,7 @@ class ImageVQVAE(OwnLoss):
             return
         start = patch_start.find(
             images,
-            self.compressor.patch,
+            self.compressor.patch_size,
             groups.num_groups,
             self.bottleneck.num_codes,
             self.bottleneck.codebook.shape[-1],
@@ -254,8 +256,8 @@ class ImageVQVAE(OwnLoss):
         latents = len(bias) // 2
         start = patch_start.find_gaussian(
             images,
-            self.compressor.patch,
-            min(self.compressor.code_width, latents),
+            self.compressor.patch_size,
+            min(self.compressor.code_dim, latents),
             self.likelihood.spread / 127.5,
             seed,
         )

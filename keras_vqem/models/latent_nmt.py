@@ -21,10 +21,10 @@ from keras_vqem.models.translator import Translator, mean_log_prob
 class LatentNMT(Translator):
     """Translates by predicting a few codes, then writing all words at once.
 
-    In training a compressor makes the target 2 ** `halvings` times shorter and the
-    bottleneck turns each of its vectors into a code. From the codes and the source a
-    decompressor and a decoder that sees all positions rebuild the target, every word
-    at once. A latent predictor learns to name the codes from the source. To translate,
+    In training a compressor makes the target 2 ** `num_compress_steps` times shorter
+    and the bottleneck turns each of its vectors into a code. From the codes and the
+    source a decompressor and a decoder that sees all positions rebuild the target,
+    every word at once. A latent predictor learns to name the codes from the source. To translate,
     the predictor finds codes one by one and ends when it predicts the end; the
     decoder then writes the words in one pass, up to the first end of sentence.
 
@@ -34,12 +34,12 @@ class LatentNMT(Translator):
         bottleneck: Any bottleneck of `keras_vqem.layers` that has codes.
         halvings: n_c; 3 makes one code of eight tokens.
         attend_source: Whether the compressor attends to the source too.
-        width: Of embeddings and hidden states, and so of the codes' vectors.
-        encoder_layers, decoder_layers, predictor_layers: The three depths.
-        heads: Of each attention.
-        filter_width: Of the feed-forward layers.
+        hidden_dim: Of embeddings and hidden states, and so of the codes' vectors.
+        num_encoder_layers, num_decoder_layers, num_predictor_layers: The three depths.
+        num_heads: Of each attention.
+        intermediate_dim: Of the feed-forward layers.
         dropout: After embeddings, attentions, convolutions and feed-forward layers.
-        warmup_steps: Over that many first steps a falling share of the sentences
+        bypass_steps: Over that many first steps a falling share of the sentences
             reach the decoder as they leave the compressor, without passing the
             bottleneck. The decoder so learns to listen before codes mean much; without
             this it learns to do without them, and they die.
@@ -68,8 +68,8 @@ class LatentNMT(Translator):
     ...     tokenizer.encode_lines(corpus.targets), tokens_per_batch=512)
     >>> model = keras_vqem.models.LatentNMT(
     ...     tokenizer, keras_vqem.layers.VQEMBottleneck(num_codes=32, num_samples=10),
-    ...     width=32, encoder_layers=1, decoder_layers=1, predictor_layers=1, heads=2,
-    ...     filter_width=64)
+    ...     hidden_dim=32, num_encoder_layers=1, num_decoder_layers=1,
+    ...     num_predictor_layers=1, num_heads=2, intermediate_dim=64)
     >>> model.compile()
     >>> history = model.fit(
     ...     batches.dataset(), steps_per_epoch=batches.steps_per_epoch, verbose=0)
@@ -85,21 +85,27 @@ class LatentNMT(Translator):
         self,
         tokenizer,
         bottleneck,
-        halvings=3,
+        num_compress_steps=3,
         attend_source=False,
-        width=512,
-        encoder_layers=6,
-        decoder_layers=6,
-        predictor_layers=2,
-        heads=8,
-        filter_width=2048,
+        hidden_dim=512,
+        num_encoder_layers=6,
+        num_decoder_layers=6,
+        num_predictor_layers=2,
+        num_heads=8,
+        intermediate_dim=2048,
         dropout=0.1,
-        warmup_steps=1000,
+        bypass_steps=1000,
         predicted_share=0.0,
         **kwargs,
     ):
         super().__init__(
-            tokenizer, width, encoder_layers, heads, filter_width, dropout, **kwargs
+            tokenizer,
+            hidden_dim,
+            num_encoder_layers,
+            num_heads,
+            intermediate_dim,
+            dropout,
+            **kwargs,
         )
         if not hasattr(bottleneck, "num_codes"):
             raise ValueError(
@@ -107,27 +113,27 @@ class LatentNMT(Translator):
                 f"Use a discrete bottleneck such as keras_vqem.layers.VQEMBottleneck."
             )
         self.bottleneck = bottleneck
-        self.halvings = halvings
+        self.num_compress_steps = num_compress_steps
         self.attend_source = attend_source
-        self.decoder_layers = decoder_layers
-        self.predictor_layers = predictor_layers
-        self.warmup_steps = warmup_steps
+        self.num_decoder_layers = num_decoder_layers
+        self.num_predictor_layers = num_predictor_layers
+        self.bypass_steps = bypass_steps
         self.predicted_share = predicted_share
         policy = self.dtype_policy
         self.compressor = SequenceCompressor(
-            halvings,
+            num_compress_steps,
             dropout,
-            heads=heads if attend_source else None,
+            num_heads=num_heads if attend_source else None,
             name="compressor",
             dtype=policy,
         )
         self.decompressor = SequenceDecompressor(
-            halvings, dropout, name="decompressor", dtype=policy
+            num_compress_steps, dropout, name="decompressor", dtype=policy
         )
         self.decoder = TransformerDecoder(
-            decoder_layers,
-            heads,
-            filter_width,
+            num_decoder_layers,
+            num_heads,
+            intermediate_dim,
             dropout,
             causal=False,
             name="decoder",
@@ -135,21 +141,21 @@ class LatentNMT(Translator):
         )
         self.predictor = LatentPredictor(
             bottleneck.num_codes,
-            width,
-            predictor_layers,
-            heads,
-            filter_width,
+            hidden_dim,
+            num_predictor_layers,
+            num_heads,
+            intermediate_dim,
             dropout,
             name="predictor",
             dtype=policy,
         )
         self.seed_generator = replicas.ReplicaSeedGenerator()
-        self.latent_prediction = keras.metrics.Mean(name="latent_prediction")
-        self.commitment = keras.metrics.Mean(name="commitment")
+        self.code_nll = keras.metrics.Mean(name="code_nll")
+        self.bottleneck_loss = keras.metrics.Mean(name="bottleneck_loss")
 
     def build(self, input_shape=None):
         super().build(input_shape)
-        shape = (None, None, self.width)
+        shape = (None, None, self.hidden_dim)
         for layer in (
             self.compressor,
             self.bottleneck,
@@ -173,7 +179,7 @@ class LatentNMT(Translator):
 
     def _compress(self, target_ids, memory, memory_mask, training=None):
         """Vectors [B, N, D] of the target, and which of them are there [B, N]."""
-        block = 2**self.halvings
+        block = 2**self.num_compress_steps
         target_ids = ops.pad(
             target_ids, [[0, 0], [0, -ops.shape(target_ids)[1] % block]]
         )
@@ -189,10 +195,10 @@ class LatentNMT(Translator):
         return x, mask[:, ::block]
 
     def _write(self, latents, code_mask, memory, memory_mask, training=None):
-        """Logits [B, N * 2 ** halvings, V] of the words."""
+        """Logits [B, N * 2 ** num_compress_steps, V] of the words."""
         x = self.decompressor(latents, mask=code_mask, training=training)
-        x = x + position_signal(ops.shape(x)[1], self.width, dtype=x.dtype)
-        mask = ops.repeat(code_mask, 2**self.halvings, axis=1)
+        x = x + position_signal(ops.shape(x)[1], self.hidden_dim, dtype=x.dtype)
+        mask = ops.repeat(code_mask, 2**self.num_compress_steps, axis=1)
         x = self.decoder(
             x, memory, mask=mask, memory_mask=memory_mask, training=training
         )
@@ -254,10 +260,10 @@ class LatentNMT(Translator):
                 output_type=tf.int32,
             )
             predicted = self.bottleneck.decode(self._unflat(best))
-            share = ops.where(step < self.warmup_steps, 0.0, self.predicted_share)
+            share = ops.where(step < self.bypass_steps, 0.0, self.predicted_share)
             latents = ops.where(draws[0] < share, ops.stop_gradient(predicted), latents)
-        if self.warmup_steps:
-            latents = ops.where(draws[1] < step / self.warmup_steps, latents, vectors)
+        if self.bypass_steps:
+            latents = ops.where(draws[1] < step / self.bypass_steps, latents, vectors)
         return latents
 
     def _loss_terms(self, inputs, outputs):
@@ -278,13 +284,13 @@ class LatentNMT(Translator):
         picked = ops.mean(ops.take_along_axis(logits, labels, axis=-1), axis=-1)
         loss = ops.logsumexp(logits, axis=-1) - picked
         weights = ops.cast((place <= number) & (number > 0), "float32")
-        return self.latent_prediction, {"loss": loss, "metric": loss}, weights
+        return self.code_nll, {"loss": loss, "metric": loss}, weights
 
     def compute_loss(self, *args, **kwargs):
-        self.commitment.update_state(sum(self.losses))
+        self.bottleneck_loss.update_state(sum(self.losses))
         return super().compute_loss(*args, **kwargs)
 
-    def start_from(self, teacher):
+    def warm_start(self, teacher):
         """Takes over what a trained `Transformer` of the same sizes has learned.
 
         Embedding and source encoder are the same in both; the decoder's attention to
@@ -342,17 +348,17 @@ class LatentNMT(Translator):
         # The sentence ends with its first end, or where its codes do.
         ended = ops.cumsum(ops.cast(ids == EOS_ID, "int32"), axis=-1)
         first = (ended == 0) | ((ended == 1) & (ids == EOS_ID))
-        first = first & ops.repeat(there, 2**self.halvings, axis=1)
+        first = first & ops.repeat(there, 2**self.num_compress_steps, axis=1)
         return ops.where(first, ids, PAD_ID), logits
 
-    def most_codes(self, source_tokens):
+    def max_codes_for(self, source_tokens):
         """As many as a translation of twice the length and 10 tokens more needs."""
-        return -(-(2 * source_tokens + 10) // 2**self.halvings) * self._groups
+        return -(-(2 * source_tokens + 10) // 2**self.num_compress_steps) * self._groups
 
-    def translated(
+    def generate(
         self,
         source_ids,
-        beams=1,
+        num_beams=1,
         length_penalty=0.6,
         min_codes=0,
         max_codes=None,
@@ -363,8 +369,8 @@ class LatentNMT(Translator):
 
         Args:
             source_ids: int32 [B, S].
-            beams: 1 to choose codes greedily. With more, a beam search finds that many
-                sequences of codes, the words of all are written at once, and the
+            num_beams: 1 to choose codes greedily. With more, a beam search finds that
+                many sequences of codes, the words of all are written at once, and the
                 translation with the most probable words (their mean log probability)
                 wins: the decoder tells whether codes make sense together.
             length_penalty: As in `keras_vqem.decoding.beam_search`, over codes.
@@ -391,20 +397,20 @@ class LatentNMT(Translator):
             )
         memory, mask = self.encode_source(source_ids)
         if max_codes is None:
-            max_codes = self.most_codes(ops.sum(ops.cast(mask, "int32"), axis=1))
+            max_codes = self.max_codes_for(ops.sum(ops.cast(mask, "int32"), axis=1))
         codes = self.predictor.search(
             memory,
             mask,
             max_length=max_codes + 1,
             min_length=min_codes,
-            beams=beams,
+            num_beams=num_beams,
             length_penalty=length_penalty,
-            all_beams=beams > 1,
+            all_beams=num_beams > 1,
         )
         rows, length = ops.shape(source_ids)[0], ops.shape(codes)[-1]
-        if beams > 1:
-            memory, mask = (ops.repeat(x, beams, axis=0) for x in (memory, mask))
-        flat = ops.reshape(codes, (rows * beams, length))
+        if num_beams > 1:
+            memory, mask = (ops.repeat(x, num_beams, axis=0) for x in (memory, mask))
+        flat = ops.reshape(codes, (rows * num_beams, length))
         ids, logits = self._decode(flat, memory, mask)
         # A sequence of no codes has no words, and is the last choice.
         scores = mean_log_prob(logits, ids)
@@ -412,12 +418,14 @@ class LatentNMT(Translator):
             ids = _without_repeats(ids)
         if rescorer is not None:
             seen = rescorer.encode_source(source_ids)
-            scores = rescorer.score(ids, *(ops.repeat(x, beams, axis=0) for x in seen))
+            scores = rescorer.score(
+                ids, *(ops.repeat(x, num_beams, axis=0) for x in seen)
+            )
         found = {"target_ids": ids, "scores": scores, "codes": flat}
-        if beams == 1:
+        if num_beams == 1:
             return found
-        best = tf.argmax(ops.reshape(scores, (rows, beams)), axis=1)
-        best = best + beams * tf.range(rows, dtype=best.dtype)
+        best = tf.argmax(ops.reshape(scores, (rows, num_beams)), axis=1)
+        best = best + num_beams * tf.range(rows, dtype=best.dtype)
         return {name: tf.gather(value, best) for name, value in found.items()}
 
     def _endpoints(self, max_tokens, options):
@@ -430,11 +438,11 @@ class LatentNMT(Translator):
         return {
             **super().get_config(),
             "bottleneck": keras.saving.serialize_keras_object(self.bottleneck),
-            "halvings": self.halvings,
+            "num_compress_steps": self.num_compress_steps,
             "attend_source": self.attend_source,
-            "decoder_layers": self.decoder_layers,
-            "predictor_layers": self.predictor_layers,
-            "warmup_steps": self.warmup_steps,
+            "num_decoder_layers": self.num_decoder_layers,
+            "num_predictor_layers": self.num_predictor_layers,
+            "bypass_steps": self.bypass_steps,
             "predicted_share": self.predicted_share,
         }
 

@@ -18,10 +18,10 @@ class LatentPredictor(keras.Model):
 
     Args:
         num_codes: K, the size of the codebook.
-        width: Of embeddings and hidden states; that of the memory too.
-        depth: How many Transformer blocks.
-        heads: Of each attention.
-        filter_width: Of the feed-forward layers.
+        hidden_dim: Of embeddings and hidden states; that of the memory too.
+        num_layers: How many Transformer blocks.
+        num_heads: Of each attention.
+        intermediate_dim: Of the feed-forward layers.
         dropout: After embeddings, attentions and feed-forward layers.
         **kwargs: Arguments of `keras.Model`.
 
@@ -37,7 +37,7 @@ class LatentPredictor(keras.Model):
     Example:
 
     >>> model = keras_vqem.models.LatentPredictor(
-    ...     num_codes=16, width=8, depth=1, heads=2, filter_width=32)
+    ...     num_codes=16, hidden_dim=8, num_layers=1, num_heads=2, intermediate_dim=32)
     >>> memory = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
     >>> model(np.array([[1, 2, 3], [4, 5, 6]]), memory).shape
     TensorShape([2, 4, 17])
@@ -49,41 +49,46 @@ class LatentPredictor(keras.Model):
     def __init__(
         self,
         num_codes,
-        width=512,
-        depth=2,
-        heads=8,
-        filter_width=2048,
+        hidden_dim=512,
+        num_layers=2,
+        num_heads=8,
+        intermediate_dim=2048,
         dropout=0.1,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.num_codes = num_codes
         self.supports_masking = True
-        self.width = width
-        self.depth = depth
-        self.heads = heads
-        self.filter_width = filter_width
+        self.hidden_dim = hidden_dim
+        self.num_layers = num_layers
+        self.num_heads = num_heads
+        self.intermediate_dim = intermediate_dim
         self.dropout = dropout
         # The end, which no position has before it, also starts the sequence off.
         self.end_code = num_codes
         policy = self.dtype_policy
         self.embedding = TiedEmbedding(
-            num_codes + 1, width, name="embedding", dtype=policy
+            num_codes + 1, hidden_dim, name="embedding", dtype=policy
         )
         self.embedding_dropout = ReplicaDropout(dropout, dtype=policy)
         self.decoder = TransformerDecoder(
-            depth, heads, filter_width, dropout, name="decoder", dtype=policy
+            num_layers,
+            num_heads,
+            intermediate_dim,
+            dropout,
+            name="decoder",
+            dtype=policy,
         )
 
     def build(self, codes_shape=None):
         self.embedding.build()
-        self.decoder.build((None, None, self.width))
+        self.decoder.build((None, None, self.hidden_dim))
         self.built = True
 
     def call(self, codes, memory, memory_mask=None, training=None):
         before = ops.pad(codes, [[0, 0], [1, 0]], constant_values=self.end_code)
         x = self.embedding(before)
-        x = x + position_signal(ops.shape(before)[1], self.width, dtype=x.dtype)
+        x = x + position_signal(ops.shape(before)[1], self.hidden_dim, dtype=x.dtype)
         x = self.embedding_dropout(x, training=training)
         x = self.decoder(x, memory, memory_mask=memory_mask, training=training)
         return self.embedding(x, reverse=True)
@@ -95,7 +100,7 @@ class LatentPredictor(keras.Model):
         *,
         max_length,
         min_length=0,
-        beams=1,
+        num_beams=1,
         length_penalty=0.6,
         temperature=None,
         seed=None,
@@ -108,7 +113,7 @@ class LatentPredictor(keras.Model):
             memory_mask: Booleans [B, S].
             max_length, min_length: Numbers of codes, the end included; the former may
                 have a value a row.
-            beams: 1 for greedy search.
+            num_beams: 1 for greedy search.
             length_penalty: As in `keras_vqem.decoding.beam_search`.
             temperature: A number to sample with; None for the most probable codes.
             seed: int32 [2], or [B, 2], for sampling.
@@ -128,7 +133,7 @@ class LatentPredictor(keras.Model):
             pad_id=self.end_code,
             min_length=min_length,
             max_length=max_length,
-            beams=beams,
+            num_beams=num_beams,
             length_penalty=length_penalty,
             temperature=temperature,
             seed=seed,
@@ -139,9 +144,9 @@ class LatentPredictor(keras.Model):
         return {
             **super().get_config(),
             "num_codes": self.num_codes,
-            "width": self.width,
-            "depth": self.depth,
-            "heads": self.heads,
-            "filter_width": self.filter_width,
+            "hidden_dim": self.hidden_dim,
+            "num_layers": self.num_layers,
+            "num_heads": self.num_heads,
+            "intermediate_dim": self.intermediate_dim,
             "dropout": self.dropout,
         }

@@ -26,12 +26,12 @@ class PatchStart:
     counts: np.ndarray
 
 
-def find(images, patch, num_groups, num_codes, size, seed=0):
+def find(images, patch_size, num_groups, num_codes, size, seed=0):
     """Finds the code for patches of images.
 
     Args:
         images: uint8 [N, H, W, 3].
-        patch: Height and width of a patch.
+        patch_size: Height and width of a patch.
         num_groups: G, how many codes a patch gets.
         num_codes: K, the size of each codebook.
         size: d, how many components a group may have; what is not used stays 0.
@@ -41,12 +41,13 @@ def find(images, patch, num_groups, num_codes, size, seed=0):
         A `PatchStart`, for pixels from -1 to 1.
     """
     rng = np.random.default_rng(seed)
-    patches, mean, variances, vectors = components(images, patch, rng)
+    patches, mean, variances, vectors = components(images, patch_size, rng)
     groups = deal(variances, num_groups, np.log2(num_codes), size)
     if not all(groups):
         raise ValueError(
-            f"{num_groups} codes out of {num_codes} are more than patches of {patch} x "
-            f"{patch} have components for. Use fewer groups, or larger patches."
+            f"{num_groups} codes out of {num_codes} are more than patches of "
+            f"{patch_size} x {patch_size} have components for. Use fewer "
+            f"groups, or larger patches."
         )
 
     basis = np.zeros((patches.shape[1], num_groups * size), "float32")
@@ -63,14 +64,16 @@ def find(images, patch, num_groups, num_codes, size, seed=0):
     return PatchStart(basis, mean.astype("float32"), codebooks, counts)
 
 
-def components(images, patch, rng):
+def components(images, patch_size, rng):
     """Principal components of patches, for pixels from -1 to 1.
 
     Returns:
         Patches [N, P], some if there are many; their mean [P]; the variances [P], from
         the largest to the smallest; and the components [P, P], a column each.
     """
-    patches = np.asarray(to_patches(np.asarray(images, "float32") / 127.5 - 1.0, patch))
+    patches = np.asarray(
+        to_patches(np.asarray(images, "float32") / 127.5 - 1.0, patch_size)
+    )
     patches = patches.reshape(-1, patches.shape[-1])
     if len(patches) > 10 * VECTORS:
         patches = patches[rng.choice(len(patches), 10 * VECTORS, replace=False)]
@@ -94,7 +97,7 @@ class GaussianStart:
     mean: np.ndarray
 
 
-def find_gaussian(images, patch, size, noise, seed=0):
+def find_gaussian(images, patch_size, size, noise, seed=0):
     """Finds the linear VAE of patches.
 
     A component of variance v, seen as c through pixel noise of variance s, is a latent
@@ -103,13 +106,13 @@ def find_gaussian(images, patch, size, noise, seed=0):
 
     Args:
         images: uint8 [N, H, W, 3].
-        patch: Height and width of a patch.
+        patch_size: Height and width of a patch.
         size: How many latents there may be.
         noise: Standard deviation of a pixel's noise, where pixels go from -1 to 1.
         seed: Which patches are taken, if there are many.
     """
     rng = np.random.default_rng(seed)
-    _, mean, variances, vectors = components(images, patch, rng)
+    _, mean, variances, vectors = components(images, patch_size, rng)
     vectors, variances = vectors[:, :size], variances[:size]
     variances = np.maximum(variances - noise**2, 0.0)  # without the noise
     total = variances + noise**2

@@ -20,7 +20,7 @@ import numpy as np
 
 from keras_vqem.files import replacing, write_json
 
-FORMAT = 1
+FORMAT = 2
 CONFIG, WEIGHTS, CARD = "config.json", "weights.npz", "README.md"
 TOKENIZER = "tokenizer.model"
 # Where presets that come with the package lie: in a checkout, and installed.
@@ -86,16 +86,21 @@ class Presets:
             self.build()
         dtype = "float16" if half else "float32"
         arrays = {}
-        for i, weight in enumerate(self.weights):
+        for name, weight in _named_weights(self).items():
             value = keras.ops.convert_to_numpy(weight)
+            if not _finite(value):
+                raise ValueError(
+                    f"Weight {weight.path} holds NaN or infinity: training diverged. "
+                    f"Save an earlier checkpoint."
+                )
             if value.dtype == np.float32:
                 value = value.astype(dtype)
-                if half and not np.isfinite(value).all():
+                if not _finite(value):
                     raise ValueError(
                         f"Weight {weight.path} holds numbers that half precision "
                         f"cannot. Save with half=False."
                     )
-            arrays[f"{i:04d}/{weight.path}"] = value
+            arrays[name] = value
         with _replacing_folder(folder) as new:
             np.savez_compressed(new / WEIGHTS, **arrays)
             names = [WEIGHTS]
@@ -209,9 +214,14 @@ def read_config(folder):
         record = json.loads(path.read_text(encoding="utf-8"))
         found = record["format"]
         if found != FORMAT:
+            remedy = (
+                "Save the preset anew with this version, from its run or .keras file."
+                if found in range(FORMAT)
+                else "Update keras_vqem."
+            )
             raise PresetError(
                 f"{path} has format {found!r}, and this version of keras_vqem reads "
-                f"format {FORMAT}. Update keras_vqem, or save the preset anew."
+                f"format {FORMAT}. {remedy}"
             )
         files, model = dict(record["files"]), record["model"]
     except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
@@ -290,24 +300,61 @@ def _check_file(folder, name, digest):
         )
 
 
+def _named_weights(layer):
+    """Weights by the names of the layers that hold them, from the outermost inward.
+
+    Not by `weight.path`, which depends on who built a layer: the model or its user.
+    """
+    named = {}
+    for inner in layer._flatten_layers(include_self=False, recursive=False):
+        named |= {
+            f"{inner.name}/{name}": weight
+            for name, weight in _named_weights(inner).items()
+        }
+    known = {id(weight) for weight in named.values()}
+    named |= {
+        weight.name: weight for weight in layer.weights if id(weight) not in known
+    }
+    if len(named) != len(layer.weights):
+        raise ValueError(
+            f"Two layers or weights in {layer.name!r} have the same name. Give them "
+            f"different names, so that a preset can tell their weights apart."
+        )
+    return named
+
+
+def _finite(value):
+    return value.dtype.kind != "f" or bool(np.isfinite(value).all())
+
+
 def _load_weights(model, path):
     try:
         with np.load(path, allow_pickle=False) as file:
-            keys = sorted(file.files)
-            values = [file[key] for key in keys]
+            values = {name: file[name] for name in file.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise PresetError(f"{path} is damaged ({error!r}). {REMEDY}") from error
-    weights = model.weights
-    if len(values) != len(weights):
+    weights = _named_weights(model)
+    if values.keys() != weights.keys():
+        missing = sorted(weights.keys() - values.keys())
+        foreign = sorted(values.keys() - weights.keys())
         raise PresetError(
-            f"{path} holds {len(values)} arrays, the model has {len(weights)} weights. "
-            f"{REMEDY}"
+            f"{path} does not fit the model: it lacks {missing[:3] or 'nothing'}, and "
+            f"the model has no {foreign[:3] or 'less'}. {REMEDY}"
         )
-    for key, value, weight in zip(keys, values, weights, strict=True):
+    for name, weight in weights.items():
+        value, wanted = values[name], keras.backend.standardize_dtype(weight.dtype)
         if value.shape != tuple(weight.shape):
             raise PresetError(
-                f"{path}: {key} has shape {value.shape}, the model's {weight.path} "
-                f"has {tuple(weight.shape)}. {REMEDY}"
+                f"{path}: {name} has shape {value.shape}, and the model wants "
+                f"{tuple(weight.shape)}. {REMEDY}"
             )
-    for value, weight in zip(values, weights, strict=True):
-        weight.assign(value)
+        floats = ("float32", "float16")
+        if str(value.dtype) not in (floats if wanted in floats else (wanted,)):
+            raise PresetError(
+                f"{path}: {name} is of type {value.dtype}, and the model wants "
+                f"{wanted}. {REMEDY}"
+            )
+        if not _finite(value):
+            raise PresetError(f"{path}: {name} holds NaN or infinity. {REMEDY}")
+    for name, weight in weights.items():
+        weight.assign(values[name])

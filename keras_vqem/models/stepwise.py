@@ -16,7 +16,7 @@ def write(
     pad_id,
     max_length,
     min_length=0,
-    beams=1,
+    num_beams=1,
     length_penalty=0.6,
     temperature=None,
     seed=None,
@@ -30,23 +30,23 @@ def write(
         memory, memory_mask: [B, S, D], and booleans [B, S] or None.
         start_id, end_id, pad_id, max_length, min_length: As in
             `keras_vqem.decoding.greedy_search`.
-        beams, length_penalty: As in `keras_vqem.decoding.beam_search`; 1 beam is
+        num_beams, length_penalty: As in `keras_vqem.decoding.beam_search`; 1 beam is
             greedy search.
         temperature, seed: As in `keras_vqem.decoding.sample_search`; None does not
             sample.
         all_beams: Return [B, beams, L], best first, instead of the best.
     """
     rows = ops.shape(memory)[0]
-    if temperature is not None and (beams > 1 or seed is None):
+    if temperature is not None and (num_beams > 1 or seed is None):
         raise ValueError(
             f"Sampling (temperature={temperature!r}) needs `seed`, two integers, and "
-            f"has no beams; received seed={seed!r} and beams={beams!r}. Leave "
+            f"has no beams; received seed={seed!r} and num_beams={num_beams!r}. Leave "
             f"`temperature` out to search."
         )
-    if beams > 1:
-        memory = ops.repeat(memory, beams, axis=0)
+    if num_beams > 1:
+        memory = ops.repeat(memory, num_beams, axis=0)
         if memory_mask is not None:
-            memory_mask = ops.repeat(memory_mask, beams, axis=0)
+            memory_mask = ops.repeat(memory_mask, num_beams, axis=0)
     memories = decoder.memories(memory)
 
     def step(ids, caches, position):
@@ -55,7 +55,7 @@ def write(
         x, caches = decoder.step(x, caches, memories, memory_mask)
         return embedding(x[:, 0], reverse=True), caches
 
-    search = (step, decoder.empty_caches(rows * beams), rows)
+    search = (step, decoder.empty_caches(rows * num_beams), rows)
     limits = {
         "start_id": start_id,
         "end_id": end_id,
@@ -67,11 +67,11 @@ def write(
         return decoding.sample_search(
             *search, temperature=temperature, seed=seed, **limits
         )
-    if beams == 1:
+    if num_beams == 1:
         return decoding.greedy_search(*search, **limits)
     ids, _ = decoding.beam_search(
         *search,
-        beams=beams,
+        num_beams=num_beams,
         length_penalty=length_penalty,
         best_only=not all_beams,
         **limits,

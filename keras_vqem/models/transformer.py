@@ -16,11 +16,11 @@ class Transformer(Translator):
     Args:
         tokenizer: A `keras_vqem.text.SentencePieceTokenizer`, or what has its
             `vocabulary_size`, `encode` and `decode`.
-        width: Of embeddings and hidden states.
-        encoder_layers, decoder_layers: The two depths; 12 and 1 are a good choice
-            where decoding must be fast.
-        heads: Of each attention.
-        filter_width: Of the feed-forward layers.
+        hidden_dim: Of embeddings and hidden states.
+        num_encoder_layers, num_decoder_layers: The two depths; 12 and 1 are a good
+            choice where decoding must be fast.
+        num_heads: Of each attention.
+        intermediate_dim: Of the feed-forward layers.
         dropout: After embeddings, attentions and feed-forward layers.
         **kwargs: Arguments of `keras.Model`.
 
@@ -41,12 +41,12 @@ class Transformer(Translator):
     ...     tokenizer.encode_lines(corpus.sources),
     ...     tokenizer.encode_lines(corpus.targets), tokens_per_batch=512)
     >>> model = keras_vqem.models.Transformer(
-    ...     tokenizer, width=32, encoder_layers=1, decoder_layers=1, heads=2,
-    ...     filter_width=64)
+    ...     tokenizer, hidden_dim=32, num_encoder_layers=1, num_decoder_layers=1,
+    ...     num_heads=2, intermediate_dim=64)
     >>> model.compile()
     >>> history = model.fit(
     ...     batches.dataset(), steps_per_epoch=batches.steps_per_epoch, verbose=0)
-    >>> len(model.translate(["twenty-one"], beams=4))
+    >>> len(model.translate(["twenty-one"], num_beams=4))
     1
 
     References:
@@ -56,22 +56,28 @@ class Transformer(Translator):
     def __init__(
         self,
         tokenizer,
-        width=512,
-        encoder_layers=6,
-        decoder_layers=6,
-        heads=8,
-        filter_width=2048,
+        hidden_dim=512,
+        num_encoder_layers=6,
+        num_decoder_layers=6,
+        num_heads=8,
+        intermediate_dim=2048,
         dropout=0.1,
         **kwargs,
     ):
         super().__init__(
-            tokenizer, width, encoder_layers, heads, filter_width, dropout, **kwargs
+            tokenizer,
+            hidden_dim,
+            num_encoder_layers,
+            num_heads,
+            intermediate_dim,
+            dropout,
+            **kwargs,
         )
-        self.decoder_layers = decoder_layers
+        self.num_decoder_layers = num_decoder_layers
         self.decoder = TransformerDecoder(
-            decoder_layers,
-            heads,
-            filter_width,
+            num_decoder_layers,
+            num_heads,
+            intermediate_dim,
             dropout,
             name="decoder",
             dtype=self.dtype_policy,
@@ -79,7 +85,7 @@ class Transformer(Translator):
 
     def build(self, input_shape=None):
         super().build(input_shape)
-        self.decoder.build((None, None, self.width))
+        self.decoder.build((None, None, self.hidden_dim))
         self.built = True
 
     def call(self, inputs, training=None):
@@ -96,14 +102,14 @@ class Transformer(Translator):
     def _loss_terms(self, inputs, outputs):
         yield self._token_loss(outputs, inputs["target_ids"])
 
-    def translated(
-        self, source_ids, beams=1, length_penalty=0.6, min_length=0, max_length=None
+    def generate(
+        self, source_ids, num_beams=1, length_penalty=0.6, min_length=0, max_length=None
     ):
         """Translates ids, greedily or by beam search, with cached keys and values.
 
         Args:
             source_ids: int32 [B, S].
-            beams: 1 for greedy decoding.
+            num_beams: 1 for greedy decoding.
             length_penalty: alpha of ((5 + length) / 6) ** alpha, by which the log
                 probability of a hypothesis is divided.
             min_length, max_length: Of the translation in ids, its end included. By
@@ -126,7 +132,7 @@ class Transformer(Translator):
             pad_id=PAD_ID,
             min_length=min_length,
             max_length=max_length,
-            beams=beams,
+            num_beams=num_beams,
             length_penalty=length_penalty,
         )
         # Where only the ids are asked for, the graph leaves the scores out.
@@ -143,4 +149,4 @@ class Transformer(Translator):
         return mean_log_prob(logits, target_ids)
 
     def get_config(self):
-        return {**super().get_config(), "decoder_layers": self.decoder_layers}
+        return {**super().get_config(), "num_decoder_layers": self.num_decoder_layers}

@@ -18,7 +18,7 @@ def of_translator(model, max_tokens, options):
 
     def serve(texts):
         source_ids = read(model.tokenizer, texts, max_tokens)
-        found = model.translated(source_ids, **options)
+        found = model.generate(source_ids, **options)
         translations = model.tokenizer.decode(found.pop("target_ids"))
         # Nothing but its end.
         empty = ops.sum(ops.cast(source_ids != PAD_ID, "int32"), axis=1) <= 1
@@ -29,7 +29,7 @@ def of_translator(model, max_tokens, options):
         words = model.tokenizer.vocabulary_size
         wrong = (source_ids < 0) | (source_ids >= words)
         source_ids = cut(ops.where(wrong, UNKNOWN_ID, source_ids), max_tokens)
-        return model.translated(source_ids, **options)
+        return model.generate(source_ids, **options)
 
     return {
         "serve": (serve, [TEXTS]),
@@ -39,7 +39,7 @@ def of_translator(model, max_tokens, options):
 
 def of_codes(model, max_tokens, options):
     """Endpoints of a `LatentNMT`: pairs to codes, codes and sources to text."""
-    most_codes = options.get("max_codes") or model.most_codes(max_tokens)
+    max_codes_for = options.get("max_codes") or model.max_codes_for(max_tokens)
 
     def encode(sources, targets):
         ids = (read(model.tokenizer, texts, max_tokens) for texts in (sources, targets))
@@ -48,7 +48,7 @@ def of_codes(model, max_tokens, options):
     def decode(sources, codes):
         # What is no code ends a row, rather than failing all of them.
         end = model.predictor.end_code
-        codes = codes[:, :most_codes]
+        codes = codes[:, :max_codes_for]
         codes = ops.where((codes < 0) | (codes > end), end, codes)
         codes = ops.pad(codes, [[0, 0], [0, 1]], constant_values=end)
         ids = model.decode_ids(read(model.tokenizer, sources, max_tokens), codes)

@@ -13,8 +13,8 @@ from keras_vqem.layers import (
 )
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import translation_endpoints as endpoints
-from keras_vqem.models.own_loss import OwnLoss
 from keras_vqem.models.schedules import WarmupInverseSquareRoot
+from keras_vqem.models.task_model import TaskModel
 from keras_vqem.models.translation_endpoints import PAD_ID
 
 # Sentences with more ids than this are translated in smaller batches.
@@ -52,42 +52,52 @@ class _Graphs:
         self.by_options = {}
 
 
-class Translator(OwnLoss):
+class Translator(TaskModel):
     """Base of the models that read `source_ids` and learn or write `target_ids`.
 
     A subclass has `call`, `_loss_terms(inputs, outputs)` for training, and
-    `translated(source_ids, **options)`, which must work inside a graph.
+    `generate(source_ids, **options)`, which must work inside a graph.
     """
 
     def __init__(
-        self, tokenizer, width, encoder_layers, heads, filter_width, dropout, **kwargs
+        self,
+        tokenizer,
+        hidden_dim,
+        num_encoder_layers,
+        num_heads,
+        intermediate_dim,
+        dropout,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         self.tokenizer = tokenizer
-        self.width = width
-        self.encoder_layers = encoder_layers
-        self.heads = heads
-        self.filter_width = filter_width
+        self.hidden_dim = hidden_dim
+        self.num_encoder_layers = num_encoder_layers
+        self.num_heads = num_heads
+        self.intermediate_dim = intermediate_dim
         self.dropout = dropout
         self.label_smoothing = 0.0
         self.embedding = TiedEmbedding(
-            tokenizer.vocabulary_size, width, name="embedding", dtype=self.dtype_policy
+            tokenizer.vocabulary_size,
+            hidden_dim,
+            name="embedding",
+            dtype=self.dtype_policy,
         )
         self.encoder = TransformerEncoder(
-            encoder_layers,
-            heads,
-            filter_width,
+            num_encoder_layers,
+            num_heads,
+            intermediate_dim,
             dropout,
             name="encoder",
             dtype=self.dtype_policy,
         )
         self.embedding_dropout = ReplicaDropout(dropout, dtype=self.dtype_policy)
-        self.reconstruction = keras.metrics.Mean(name="reconstruction")
+        self.token_nll = keras.metrics.Mean(name="token_nll")
         self._graphs = _Graphs()
 
     def build(self, input_shape=None):
         self.embedding.build()
-        self.encoder.build((None, None, self.width))
+        self.encoder.build((None, None, self.hidden_dim))
 
     # Training.
 
@@ -134,13 +144,13 @@ class Translator(OwnLoss):
         """The term of `_loss_terms` for the words of the translation."""
         loss, plain = cross_entropy(logits, target_ids, self.label_smoothing)
         weights = ops.cast(target_ids != PAD_ID, "float32")
-        return self.reconstruction, {"loss": loss, "metric": plain}, weights
+        return self.token_nll, {"loss": loss, "metric": plain}, weights
 
     # The source.
 
     def _embed(self, ids, training=None):
         x = self.embedding(ids)
-        x = x + position_signal(ops.shape(ids)[1], self.width, dtype=x.dtype)
+        x = x + position_signal(ops.shape(ids)[1], self.hidden_dim, dtype=x.dtype)
         return self.embedding_dropout(x, training=training)
 
     def encode_source(self, source_ids, training=None):
@@ -152,14 +162,14 @@ class Translator(OwnLoss):
     # Translation.
 
     def translate_ids(self, source_ids, **options):
-        """The `target_ids` [B, L] of `translated`, whose options it takes."""
-        return self.translated(source_ids, **options)["target_ids"]
+        """The `target_ids` [B, L] of `generate`, whose options it takes."""
+        return self.generate(source_ids, **options)["target_ids"]
 
     def translation_graph(self, **options):
         """`translate_ids` with these options as a graph, traced once.
 
         Args:
-            **options: Of `translated`.
+            **options: Of `generate`.
 
         Returns:
             A `tf.function` from `source_ids` [B, S], of any B and S, to ids [B, L].
@@ -190,7 +200,7 @@ class Translator(OwnLoss):
             texts: A list of strings, in any order and of any lengths: they are sorted
                 by length inside, and come back in the order given.
             batch_size: How many are translated at a time; of very long ones fewer.
-            **options: Of `translated`.
+            **options: Of `generate`.
 
         Returns:
             A list of strings.
@@ -231,8 +241,8 @@ class Translator(OwnLoss):
         Its signatures, with any number of rows:
 
         - `serving_default`: `texts`, strings [B], to `translations`, strings [B], and
-          what `translated` returns beside ids;
-        - `translate_ids`: `source_ids` [B, S] to what `translated` returns;
+          what `generate` returns beside ids;
+        - `translate_ids`: `source_ids` [B, S] to what `generate` returns;
         - of a `LatentNMT` also `encode`: `sources` and `targets`, strings, to `codes`,
           and `decode`: `sources` and `codes` to `translations`.
 
@@ -243,7 +253,7 @@ class Translator(OwnLoss):
             filepath: The folder; TensorFlow Serving wants one named by a version,
                 such as `models/translator/1`.
             max_tokens: Texts and ids are cut after that many tokens.
-            **options: Of `translated`, such as `beams`.
+            **options: Of `generate`, such as `num_beams`.
         """
         if max_tokens < 2:
             raise ValueError(
@@ -263,10 +273,10 @@ class Translator(OwnLoss):
         return {
             **super().get_config(),
             "tokenizer": keras.saving.serialize_keras_object(self.tokenizer),
-            "width": self.width,
-            "encoder_layers": self.encoder_layers,
-            "heads": self.heads,
-            "filter_width": self.filter_width,
+            "hidden_dim": self.hidden_dim,
+            "num_encoder_layers": self.num_encoder_layers,
+            "num_heads": self.num_heads,
+            "intermediate_dim": self.intermediate_dim,
             "dropout": self.dropout,
         }
 

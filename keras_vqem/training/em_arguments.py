@@ -5,13 +5,13 @@ import keras
 from keras_vqem.layers import VQEMBottleneck
 
 
-def add_em_arguments(group, samples, temperature, revival):
+def add_em_arguments(group, num_samples, temperature, dead_code_threshold):
     """Adds them to an `argparse` group, with these defaults."""
     add = group.add_argument
     add(
-        "--samples",
+        "--num-samples",
         type=int,
-        default=samples,
+        default=num_samples,
         help="of soft EM; 0: hard EM (%(default)s)",
     )
     add(
@@ -27,18 +27,23 @@ def add_em_arguments(group, samples, temperature, revival):
         help="at the end of an exponential fall over the run (no fall)",
     )
     add("--decay", type=float, default=0.99, help="of the codebook (%(default)s)")
-    add("--revival", type=float, default=revival, help="of dead codes (%(default)s)")
-    add("--commitment", type=float, default=0.25, help="weight (%(default)s)")
+    add(
+        "--dead-code-threshold",
+        type=float,
+        default=dead_code_threshold,
+        help="of dead codes (%(default)s)",
+    )
+    add("--commitment-weight", type=float, default=0.25, help="weight (%(default)s)")
 
 
 def em_bottleneck(arguments, num_codes, steps, groups=None):
     """The `VQEMBottleneck` of parsed arguments, for a run of so many steps."""
     temperature = arguments.temperature
     if arguments.final_temperature is not None:
-        if not arguments.samples:
+        if not arguments.num_samples:
             raise ValueError(
-                "--final-temperature is one of soft EM, and --samples 0 is hard EM. "
-                "Leave out one of them."
+                "--final-temperature belongs to soft EM, and --num-samples 0 is hard "
+                "EM. Leave out one of them."
             )
         if not 0 < arguments.final_temperature <= temperature:
             raise ValueError(
@@ -50,11 +55,11 @@ def em_bottleneck(arguments, num_codes, steps, groups=None):
         )
     return VQEMBottleneck(
         num_codes,
-        num_samples=arguments.samples or None,
+        num_samples=arguments.num_samples or None,
         temperature=temperature,
         groups=groups,
         decay=arguments.decay,
-        commitment_weight=arguments.commitment,
-        revival=arguments.revival,
+        commitment_weight=arguments.commitment_weight,
+        dead_code_threshold=arguments.dead_code_threshold,
         seed=arguments.seed,
     )

@@ -10,11 +10,11 @@ def add_data_arguments(parser):
     """Adds to an `argparse` parser what every recipe with images takes."""
     add = parser.add_argument
     add(
-        "--data",
+        "--dataset",
         default="cifar10",
         help="cifar10, folder, shapes or tfds:NAME (%(default)s)",
     )
-    add("--data-dir", metavar="DIR", help="where the data are")
+    add("--data", metavar="DIR", help="where the data are")
     add(
         "--size",
         type=int,
@@ -46,7 +46,7 @@ def load(arguments):
     """The `ImageData` that the arguments name."""
     wanted = {"size": arguments.size, "validation": arguments.validation}
     given = {name: value for name, value in wanted.items() if value is not None}
-    return ImageData(arguments.data, arguments.data_dir, **given)
+    return ImageData(arguments.dataset, arguments.data, **given)
 
 
 def validation_set(arrays, batch_size):
@@ -91,18 +91,40 @@ def train_on_images(arguments, make_model):
     return run.train(arguments, make_task)
 
 
-def add_grid_arguments(parser, width, depth, filter_width, block):
+def add_grid_arguments(parser, hidden_dim, num_layers, intermediate_dim, block_length):
     """Adds the sizes of a `GridTransformer`, with these defaults."""
     add = parser.add_argument_group("network").add_argument
-    add("--width", type=int, default=width, help="of hidden states (%(default)s)")
-    add("--depth", type=int, default=depth, help="Transformer blocks (%(default)s)")
-    add("--heads", type=int, default=4, help="(%(default)s)")
-    add("--filter-width", type=int, default=filter_width, help="(%(default)s)")
-    add("--block", type=int, default=block, help="of local attention (%(default)s)")
+    add(
+        "--hidden-dim",
+        type=int,
+        default=hidden_dim,
+        help="of hidden states (%(default)s)",
+    )
+    add(
+        "--num-layers",
+        type=int,
+        default=num_layers,
+        help="Transformer blocks (%(default)s)",
+    )
+    add("--num-heads", type=int, default=4, help="(%(default)s)")
+    add("--intermediate-dim", type=int, default=intermediate_dim, help="(%(default)s)")
+    add(
+        "--block-length",
+        type=int,
+        default=block_length,
+        help="of local attention (%(default)s)",
+    )
     add("--dropout", type=float, default=0.0, help="(%(default)s)")
 
 
 def grid_sizes(arguments):
     """The arguments of `add_grid_arguments` as those of the model."""
-    names = ("width", "depth", "heads", "filter_width", "block", "dropout")
+    names = (
+        "hidden_dim",
+        "num_layers",
+        "num_heads",
+        "intermediate_dim",
+        "block_length",
+        "dropout",
+    )
     return {name: getattr(arguments, name) for name in names}

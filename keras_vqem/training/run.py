@@ -51,7 +51,12 @@ def add_learning_arguments(parser, learning_rate, warmup):
     group = parser.add_argument_group("learning")
     add = group.add_argument
     add("--learning-rate", type=float, default=learning_rate, help="peak (%(default)s)")
-    add("--warmup", type=int, default=warmup, help="steps to the peak (%(default)s)")
+    add(
+        "--warmup-steps",
+        type=int,
+        default=warmup,
+        help="steps to the peak (%(default)s)",
+    )
     add(
         "--schedule",
         choices=["exponential", "inverse-square-root"],
@@ -176,10 +181,10 @@ def _optimizer(arguments, steps):
     if arguments.schedule == "exponential":
         rate = WarmupExponentialDecay(
             arguments.learning_rate,
-            arguments.warmup,
-            max(steps - arguments.warmup, 1),
+            arguments.warmup_steps,
+            max(steps - arguments.warmup_steps, 1),
             arguments.final,
         )
     else:
-        rate = WarmupInverseSquareRoot(arguments.learning_rate, arguments.warmup)
+        rate = WarmupInverseSquareRoot(arguments.learning_rate, arguments.warmup_steps)
     return keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9)

@@ -28,10 +28,10 @@ class RunFolder:
     >>> import tempfile
     >>> from keras_vqem.training import RunFolder
     >>> run = RunFolder(tempfile.mkdtemp())
-    >>> run.start({"width": 8, "epochs": 1})
+    >>> run.start({"hidden_dim": 8, "epochs": 1})
     >>> run.add_metrics({"epoch": 1, "loss": 0.5})
     >>> again = RunFolder(run.path)
-    >>> again.start({"width": 8, "epochs": 2}, resume=True, may_differ=["epochs"])
+    >>> again.start({"hidden_dim": 8, "epochs": 2}, resume=True, may_differ=["epochs"])
     >>> again.metrics()
     [{'epoch': 1, 'loss': 0.5}]
     """

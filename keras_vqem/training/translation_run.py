@@ -17,16 +17,16 @@ def add_arguments(parser):
 
     model = parser.add_argument_group("model")
     add = model.add_argument
-    add("--width", type=int, default=128, help="of hidden states (%(default)s)")
-    add("--heads", type=int, default=4, help="(%(default)s)")
-    add("--filter-width", type=int, default=256, help="(%(default)s)")
-    add("--encoder-layers", type=int, default=4, help="(%(default)s)")
-    add("--decoder-layers", type=int, default=4, help="(%(default)s)")
+    add("--hidden-dim", type=int, default=128, help="of hidden states (%(default)s)")
+    add("--num-heads", type=int, default=4, help="(%(default)s)")
+    add("--intermediate-dim", type=int, default=256, help="(%(default)s)")
+    add("--num-encoder-layers", type=int, default=4, help="(%(default)s)")
+    add("--num-decoder-layers", type=int, default=4, help="(%(default)s)")
     add("--dropout", type=float, default=0.2, help="(%(default)s)")
 
     add = run.add_learning_arguments(parser, 0.003, warmup=800).add_argument
     add("--tokens-per-batch", type=int, default=2048, help="a side (%(default)s)")
-    add("--shapes", type=int, default=16, help="of batches, at most (%(default)s)")
+    add("--max-shapes", type=int, default=16, help="of batches, at most (%(default)s)")
     add("--label-smoothing", type=float, default=0.1, help="(%(default)s)")
 
 
@@ -55,7 +55,7 @@ def train(arguments, make_model, length_multiple=1, translators=None):
             data.batches(
                 "train",
                 arguments.tokens_per_batch,
-                max_shapes=arguments.shapes,
+                max_shapes=arguments.max_shapes,
                 length_multiple=length_multiple,
                 batch_multiple=2 * replicas,
                 seed=arguments.seed,

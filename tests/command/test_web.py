@@ -23,7 +23,12 @@ from keras_vqem.evaluation.image_bits import psnr
 from keras_vqem.images import shapes
 from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer
 
-SIZES = {"width": 16, "heads": 2, "filter_width": 32, "encoder_layers": 1}
+SIZES = {
+    "hidden_dim": 16,
+    "num_heads": 2,
+    "intermediate_dim": 32,
+    "num_encoder_layers": 1,
+}
 TEXT = "the third of May, nineteen ten"
 
 
@@ -37,11 +42,11 @@ def translators():
     bottleneck = layers.VQEMBottleneck(
         8, initializer=keras.initializers.RandomNormal(seed=0)
     )
-    sizes = {**SIZES, "decoder_layers": 1}
+    sizes = {**SIZES, "num_decoder_layers": 1}
     found = (
         models.Transformer(tokenizer, **sizes),
         models.LatentNMT(
-            tokenizer, bottleneck, halvings=2, predictor_layers=1, **sizes
+            tokenizer, bottleneck, num_compress_steps=2, num_predictor_layers=1, **sizes
         ),
     )
     for model in found:
@@ -56,23 +61,29 @@ def image_model(image_size=(16, 16), prior=True):
     """An image model that has seen no more than patches, with a prior or without."""
     keras.utils.set_random_seed(0)
     model = models.ImageVQVAE(
-        layers.PatchCompressor(code_width=24, channels=8, blocks=1),
+        layers.PatchCompressor(code_dim=24, channels=8, num_blocks=1),
         layers.VQEMBottleneck(32, num_samples=5, groups=layers.Slices(3), seed=0),
-        layers.PatchDecompressor(channels=8, blocks=1, pixel_channels=8),
+        layers.PatchDecompressor(channels=8, num_blocks=1, pixel_channels=8),
         layers.LogisticMixture(num_mixtures=2),
         image_size=image_size,
     )
     if not prior:
         return model
-    model.start_from_patches(shapes.images(256, size=16)[0])
-    small = {"width": 8, "depth": 1, "heads": 2, "filter_width": 16, "block": 8}
+    model.init_from_patches(shapes.images(256, size=16)[0])
+    small = {
+        "hidden_dim": 8,
+        "num_layers": 1,
+        "num_heads": 2,
+        "intermediate_dim": 16,
+        "block_length": 8,
+    }
     return model.with_prior(models.GridTransformer((4, 4, 3), 32, **small))
 
 
 def codes_of(latent, text):
     """The ids of a text, its codes, and other codes that give another text."""
     ids = latent.tokenizer.encode([text]).to_tensor()
-    codes = latent.translated(ids)["codes"].numpy()[0]
+    codes = latent.generate(ids)["codes"].numpy()[0]
     codes = [int(code) for code in codes if code < latent.bottleneck.num_codes]
     assert len(codes) > 1
     for code in range(latent.bottleneck.num_codes):

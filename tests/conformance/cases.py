@@ -12,7 +12,7 @@ POSITIONS = 6
 CASES = {
     "hard_em": lambda **k: layers.VQEMBottleneck(8, decay=0.9, seed=1, **k),
     "hard_em_revival": lambda **k: layers.VQEMBottleneck(
-        8, decay=0.5, initializer="random_normal", revival=0.3, seed=1, **k
+        8, decay=0.5, initializer="random_normal", dead_code_threshold=0.3, seed=1, **k
     ),
     "hard_em_slices": lambda **k: layers.VQEMBottleneck(
         8, groups=3, decay=0.9, seed=1, **k
@@ -59,7 +59,11 @@ CASES = {
 }
 EMA = [name for name in CASES if "_em" in name]
 # Hard assignments: nothing is drawn in a step, so results compare exactly.
-EXACT = [n for n in CASES if n.startswith(("hard_em", "vq")) and "revival" not in n]
+EXACT = [
+    n
+    for n in CASES
+    if n.startswith(("hard_em", "vq")) and "dead_code_threshold" not in n
+]
 SAMPLED = [name for name in CASES if not name.startswith(("hard_em", "vq"))]
 DISCRETE = [name for name in CASES if name != "gaussian"]
 NEAREST = [name for name in CASES if name.startswith(("hard_em", "soft_em", "vq"))]

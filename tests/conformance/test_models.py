@@ -15,7 +15,9 @@ class Autoencoder(keras.Model):
     def __init__(self):
         super().__init__()
         self.top = layers.VQEMBottleneck(4, num_samples=2, name="top", seed=1)
-        self.bottom = layers.VQEMBottleneck(8, groups=2, revival=0.05, name="bottom")
+        self.bottom = layers.VQEMBottleneck(
+            8, groups=2, dead_code_threshold=0.05, name="bottom"
+        )
         self.out = keras.layers.Dense(DIM)
 
     def call(self, x, training=None):
@@ -66,7 +68,7 @@ def test_masked_model_compiled_by_xla(rng):
     x[:, 4:] = 0.0
     inputs = keras.Input((None, DIM))
     layer = layers.VQEMBottleneck(
-        8, num_samples=3, groups=layers.SharedSlices(2), revival=0.05
+        8, num_samples=3, groups=layers.SharedSlices(2), dead_code_threshold=0.05
     )
     quantized = layer(keras.layers.Masking()(inputs))["quantized"]
     model = keras.Model(inputs, keras.layers.Dense(DIM)(quantized))

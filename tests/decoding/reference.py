@@ -20,8 +20,8 @@ class Model:
         # The vectors are kept as a cache is: none at first, one more each step.
         return {"cache": [tf.zeros([rows, 0, self.table.shape[-1]])]}
 
-    def step(self, bias=None, beams=1, dtype="float32"):
-        bias = keras.ops.repeat(self.bias if bias is None else bias, beams, axis=0)
+    def step(self, bias=None, num_beams=1, dtype="float32"):
+        bias = keras.ops.repeat(self.bias if bias is None else bias, num_beams, axis=0)
 
         def step(ids, state, position):
             vectors = tf.gather(tf.gather(self.table, position), ids)
@@ -54,7 +54,7 @@ def score(log_p, length, length_penalty):
     return log_p / ((5 + length) / 6) ** length_penalty
 
 
-def beam(model, row, end_id, limit, beams, length_penalty, min_length=0):
+def beam(model, row, end_id, limit, num_beams, length_penalty, min_length=0):
     """A list of pairs (score, ids), best first."""
     live, finished = [(0.0, [])], []
     for length in range(1, limit + 1):
@@ -67,18 +67,18 @@ def beam(model, row, end_id, limit, beams, length_penalty, min_length=0):
             ),
             reverse=True,
         )
-        for log_p, ids in candidates[:beams]:
+        for log_p, ids in candidates[:num_beams]:
             if ids[-1] == end_id:
                 finished.append((score(log_p, length, length_penalty), ids))
-        finished = sorted(finished, reverse=True)[:beams]
-        live = [pair for pair in candidates if pair[1][-1] != end_id][:beams]
+        finished = sorted(finished, reverse=True)[:num_beams]
+        live = [pair for pair in candidates if pair[1][-1] != end_id][:num_beams]
         if not live:
             break
         bound = score(live[0][0], limit, length_penalty)
-        if len(finished) == beams and bound <= finished[-1][0]:
+        if len(finished) == num_beams and bound <= finished[-1][0]:
             break
     else:
-        for log_p, ids in live[: beams - len(finished)]:
+        for log_p, ids in live[: num_beams - len(finished)]:
             finished.append((score(log_p, limit, length_penalty), ids))
     return sorted(finished, reverse=True)
 

@@ -12,16 +12,16 @@ from tests.decoding.reference import Model, beam, padded, score
 END = 2
 
 
-def search(model, end_id=END, max_length=10, beams=4, **kwargs):
+def search(model, end_id=END, max_length=10, num_beams=4, **kwargs):
     rows = len(model.bias)
     return beam_search(
-        model.step(beams=beams),
-        model.state(rows * beams),
+        model.step(num_beams=num_beams),
+        model.state(rows * num_beams),
         rows,
         1,
         end_id,
         max_length,
-        beams=beams,
+        num_beams=num_beams,
         **kwargs,
     )
 
@@ -34,15 +34,15 @@ def check(outputs, wanted, pad_id=0):
             np.testing.assert_allclose(scores[i, j], value, rtol=1e-4)
 
 
-@pytest.mark.parametrize("beams", [1, 2, 4, 6])
+@pytest.mark.parametrize("num_beams", [1, 2, 4, 6])
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 2.0])
-def test_is_the_slow_search(beams, length_penalty):
-    model = Model(12, 6, seed=beams)
-    outputs = search(model, beams=beams, length_penalty=length_penalty)
-    wanted = [beam(model, i, END, 10, beams, length_penalty) for i in range(12)]
+def test_is_the_slow_search(num_beams, length_penalty):
+    model = Model(12, 6, seed=num_beams)
+    outputs = search(model, num_beams=num_beams, length_penalty=length_penalty)
+    wanted = [beam(model, i, END, 10, num_beams, length_penalty) for i in range(12)]
     check(outputs, wanted)
     assert outputs[0].dtype == tf.int32 and outputs[1].dtype == tf.float32
-    assert outputs[0].shape[:2] == outputs[1].shape == (12, beams)
+    assert outputs[0].shape[:2] == outputs[1].shape == (12, num_beams)
 
 
 @pytest.mark.parametrize("min_length", [1, 3, 10])
@@ -86,7 +86,12 @@ def test_a_row_alone_gets_the_same():
     ids, scores = search(model, max_length=np.array(limits))
     for i, limit in enumerate(limits):
         alone_ids, alone_scores = beam_search(
-            model.step(model.bias[i : i + 1], beams=4), model.state(4), 1, 1, END, limit
+            model.step(model.bias[i : i + 1], num_beams=4),
+            model.state(4),
+            1,
+            1,
+            END,
+            limit,
         )
         rows = [padded(row, ids.shape[2]) for row in alone_ids.numpy()[0]]
         assert rows == ids.numpy()[i].tolist()
@@ -98,7 +103,9 @@ def test_a_row_alone_gets_the_same():
 def test_one_beam_is_greedy(end_id, min_length):
     for seed in range(5):
         model = Model(16, 6, seed=seed)
-        ids, _ = search(model, end_id, beams=1, length_penalty=0, min_length=min_length)
+        ids, _ = search(
+            model, end_id, num_beams=1, length_penalty=0, min_length=min_length
+        )
         greedy = greedy_search(
             model.step(), model.state(16), 16, 1, end_id, 10, min_length=min_length
         )
@@ -114,7 +121,7 @@ def test_one_beam_is_greedy_where_log_probabilities_round_to_ties():
     def step(ids, state, position):
         return logits, state
 
-    ids, _ = beam_search(step, (), 1, 0, None, 2, beams=1, length_penalty=0)
+    ids, _ = beam_search(step, (), 1, 0, None, 2, num_beams=1, length_penalty=0)
     assert ids.numpy()[:, 0].tolist() == [[2, 2]]
     assert greedy_search(step, (), 1, 0, None, 2).numpy().tolist() == [[2, 2]]
 
@@ -131,7 +138,7 @@ def test_finds_the_best_of_all_sequences():
                 ids = [*start, END]
                 log_p = sum(model.log_p(row, ids[:i])[id_] for i, id_ in enumerate(ids))
                 every[-1].append((score(log_p, length, 0.6), ids))
-    ids, scores = search(model, max_length=limit, beams=12)
+    ids, scores = search(model, max_length=limit, num_beams=12)
     for i, hypotheses in enumerate(every):
         found = {
             tuple(row): value
@@ -154,7 +161,9 @@ def test_fewer_sequences_than_beams():
     def step(ids, state, position):
         return tf.math.log(tf.constant([[0.0, 0.75, 0.25]] * 3)), state
 
-    ids, scores = beam_search(step, (), 1, 0, 2, 1, beams=3, length_penalty=0, pad_id=9)
+    ids, scores = beam_search(
+        step, (), 1, 0, 2, 1, num_beams=3, length_penalty=0, pad_id=9
+    )
     # The finished one and the one without end; a third has probability 0.
     assert ids.numpy().tolist() == [[[1], [2], [9]]]
     np.testing.assert_allclose(np.exp(scores), [[0.75, 0.25, 0]], rtol=1e-5)
@@ -173,7 +182,7 @@ def short_or_long(p_end):
 
 def test_goes_on_while_a_longer_hypothesis_can_win():
     ids, scores = beam_search(
-        short_or_long(0.6), (), 1, 0, END, 10, beams=1, length_penalty=1
+        short_or_long(0.6), (), 1, 0, END, 10, num_beams=1, length_penalty=1
     )
     assert ids.numpy().tolist() == [[[1] * 8 + [END]]]
     np.testing.assert_allclose(scores, [[score(np.log(0.4), 9, 1)]], rtol=1e-5)
@@ -181,7 +190,7 @@ def test_goes_on_while_a_longer_hypothesis_can_win():
 
 def test_stops_when_no_longer_hypothesis_can_win():
     ids, scores = beam_search(
-        short_or_long(0.9), (), 1, 0, END, 10, beams=1, length_penalty=1
+        short_or_long(0.9), (), 1, 0, END, 10, num_beams=1, length_penalty=1
     )
     assert ids.numpy().tolist() == [[[END]]]
     np.testing.assert_allclose(scores, [[np.log(0.9)]], rtol=1e-5)
@@ -205,8 +214,8 @@ def test_in_a_graph_and_from_disk(tmp_path):
     def decode(bias, limits):
         rows = tf.shape(bias)[0]
         return beam_search(
-            model.step(bias, beams=3), model.state(rows * 3), rows, 1, END, limits,
-            beams=3,
+            model.step(bias, num_beams=3), model.state(rows * 3), rows, 1, END, limits,
+            num_beams=3,
         )  # fmt: skip
 
     module.decode = decode
@@ -221,20 +230,26 @@ def test_in_a_graph_and_from_disk(tmp_path):
 def test_half_precision():
     model = Model(2, 6)
     ids, scores = beam_search(
-        model.step(beams=2, dtype="bfloat16"), model.state(4), 2, 1, END, 6, beams=2
+        model.step(num_beams=2, dtype="bfloat16"),
+        model.state(4),
+        2,
+        1,
+        END,
+        6,
+        num_beams=2,
     )
     assert scores.dtype == tf.float32 and ids.shape[:2] == (2, 2)
 
 
-@pytest.mark.parametrize("beams", [0, -1, 1.5])
-def test_bad_beams(beams):
-    with pytest.raises(ValueError, match="`beams` must be a whole number"):
-        beam_search(Model(1, 6).step(), (), 1, 1, END, 5, beams=beams)
+@pytest.mark.parametrize("num_beams", [0, -1, 1.5])
+def test_bad_beams(num_beams):
+    with pytest.raises(ValueError, match="`num_beams` must be a whole number"):
+        beam_search(Model(1, 6).step(), (), 1, 1, END, 5, num_beams=num_beams)
 
 
 def test_more_beams_than_ids():
     with pytest.raises(ValueError, match="Use fewer beams"):
-        search(Model(1, 6), beams=7)
+        search(Model(1, 6), num_beams=7)
 
 
 def test_bad_length_penalty():

@@ -24,9 +24,14 @@ def tokenizer(corpus):
 
 def make_model(tokenizer):
     bottleneck = VQEMBottleneck(num_codes=NUM_CODES, initializer="random_normal")
-    sizes = {"width": 8, "encoder_layers": 1, "decoder_layers": 1, "heads": 2}
+    sizes = {
+        "hidden_dim": 8,
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 1,
+        "num_heads": 2,
+    }
     model = LatentNMT(
-        tokenizer, bottleneck, predictor_layers=1, filter_width=8, **sizes
+        tokenizer, bottleneck, num_predictor_layers=1, intermediate_dim=8, **sizes
     )
     model.build()
     # Large vectors, so that an untrained decoder hears the codes.

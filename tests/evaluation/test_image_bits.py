@@ -13,9 +13,9 @@ from keras_vqem.models import GridTransformer, ImageVQVAE
 
 def make_model(bottleneck):
     model = ImageVQVAE(
-        layers.PatchCompressor(code_width=8, channels=8, blocks=1),
+        layers.PatchCompressor(code_dim=8, channels=8, num_blocks=1),
         bottleneck,
-        layers.PatchDecompressor(channels=8, blocks=1, pixel_channels=8),
+        layers.PatchDecompressor(channels=8, num_blocks=1, pixel_channels=8),
         layers.LogisticMixture(num_mixtures=2),
         image_size=(8, 8),
     )
@@ -81,7 +81,7 @@ def test_a_unigram_prior_is_the_frequencies_of_its_slot(rng):
 
 
 def test_a_predictor_is_charged_its_own_nats(model, images):
-    predictor = GridTransformer((2, 2, 2), 16, 8, 1, 2, 16, block=4)
+    predictor = GridTransformer((2, 2, 2), 16, 8, 1, 2, 16, block_length=4)
     codes = image_bits.encode(model, images, 13)
     assert codes.dtype == np.uint8
     np.testing.assert_array_equal(codes, model.encode(images))
@@ -98,7 +98,7 @@ def test_the_papers_accounting_of_certain_codes_is_the_bound(images):
             16, num_samples=3, temperature=1e-9, groups=layers.Slices(2), seed=0
         )
     )
-    predictor = GridTransformer((2, 2, 2), 16, 8, 1, 2, 16, block=4)
+    predictor = GridTransformer((2, 2, 2), 16, 8, 1, 2, 16, block_length=4)
     bound = image_bits.evaluate(model, images, image_bits.PredictorPrior(predictor))
     found = image_bits.paper_accounting(model, images, predictor, 3)
     expected = bound.total, bound.reconstruction, bound.prior
@@ -107,11 +107,17 @@ def test_the_papers_accounting_of_certain_codes_is_the_bound(images):
 
 def test_the_bits_are_a_bound_and_not_far_from_the_truth():
     """A model so small that all its codes can be tried."""
-    size = {"width": 8, "depth": 1, "heads": 2, "filter_width": 16, "block": 4}
+    size = {
+        "hidden_dim": 8,
+        "num_layers": 1,
+        "num_heads": 2,
+        "intermediate_dim": 16,
+        "block_length": 4,
+    }
     model = ImageVQVAE(
-        layers.PatchCompressor(code_width=4, channels=8, blocks=1),
+        layers.PatchCompressor(code_dim=4, channels=8, num_blocks=1),
         layers.VQEMBottleneck(4, groups=layers.Slices(2), seed=0),
-        layers.PatchDecompressor(channels=8, blocks=1, pixel_channels=8),
+        layers.PatchDecompressor(channels=8, num_blocks=1, pixel_channels=8),
         layers.LogisticMixture(num_mixtures=2),
         image_size=(4, 8),
     )
@@ -133,7 +139,7 @@ def test_the_bits_are_a_bound_and_not_far_from_the_truth():
 
 
 def test_the_papers_accounting_follows_its_seed_and_leaves_no_trace(model, images):
-    predictor = GridTransformer((2, 2, 2), 16, 8, 1, 2, 16, block=4)
+    predictor = GridTransformer((2, 2, 2), 16, 8, 1, 2, 16, block_length=4)
     before = model.bottleneck.seed_generator.state.numpy()
     first, again, other = (
         image_bits.paper_accounting(model, images, predictor, 3, seed=seed)
@@ -159,9 +165,9 @@ def test_importance_weights_tighten_the_bound_of_a_vae(images):
 def test_the_bound_of_a_vae_comes_down_to_the_truth():
     """Where the decoder does not look at the latents, its bits are the truth."""
     model = ImageVQVAE(
-        layers.PatchCompressor(code_width=4, channels=8, blocks=1),
+        layers.PatchCompressor(code_dim=4, channels=8, num_blocks=1),
         layers.GaussianBottleneck(1, kl_weight=1 / 48, seed=0),
-        layers.PatchDecompressor(channels=8, blocks=1, pixel_channels=8),
+        layers.PatchDecompressor(channels=8, num_blocks=1, pixel_channels=8),
         layers.LogisticMixture(num_mixtures=2),
         image_size=(4, 4),
     )

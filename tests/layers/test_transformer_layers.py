@@ -13,9 +13,9 @@ def reference_attention(layer, query, memory, bias):
     to_query, to_keys_values, to_output = (w.numpy() for w in layer.weights)
     keys, values = np.split(memory @ to_keys_values, 2, axis=-1)
     query = query @ to_query
-    size = query.shape[-1] // layer.heads
+    size = query.shape[-1] // layer.num_heads
     found = []
-    for head in range(layer.heads):
+    for head in range(layer.num_heads):
         part = slice(head * size, (head + 1) * size)
         scores = query[..., part] @ keys[..., part].swapaxes(1, 2) / size**0.5 + bias
         weights = np.exp(scores - scores.max(-1, keepdims=True))
@@ -25,7 +25,7 @@ def reference_attention(layer, query, memory, bias):
 
 
 def test_attention_against_numpy(rng):
-    layer = layers.CachedAttention(heads=3)
+    layer = layers.CachedAttention(num_heads=3)
     query = rng.normal(size=(2, 4, 12)).astype("float32")
     memory = rng.normal(size=(2, 5, 12)).astype("float32")
     bias = rng.normal(size=(2, 4, 5)).astype("float32")
@@ -34,14 +34,14 @@ def test_attention_against_numpy(rng):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("heads", [3, 0, -2])
-def test_heads_must_divide_the_width(heads):
-    with pytest.raises(ValueError, match=f"width 10 and {heads} heads"):
-        layers.CachedAttention(heads=heads).build((None, None, 10))
+@pytest.mark.parametrize("num_heads", [3, 0, -2])
+def test_heads_must_divide_the_width(num_heads):
+    with pytest.raises(ValueError, match=f"width 10 and {num_heads} heads"):
+        layers.CachedAttention(num_heads=num_heads).build((None, None, 10))
 
 
 def test_tied_embedding_is_one_matrix(rng):
-    layer = layers.TiedEmbedding(vocabulary_size=10, width=4)
+    layer = layers.TiedEmbedding(vocabulary_size=10, hidden_dim=4)
     vectors = layer(np.array([[3, 7]]))
     matrix = layer.get_weights()[0]
     np.testing.assert_allclose(vectors[0], matrix[[3, 7]] * 2.0, rtol=1e-6)
@@ -59,8 +59,10 @@ def test_position_signal_starts_anywhere():
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_padding_changes_nothing(rng, causal):
-    encoder = layers.TransformerEncoder(2, heads=2, filter_width=16)
-    decoder = layers.TransformerDecoder(2, heads=2, filter_width=16, causal=causal)
+    encoder = layers.TransformerEncoder(2, num_heads=2, intermediate_dim=16)
+    decoder = layers.TransformerDecoder(
+        2, num_heads=2, intermediate_dim=16, causal=causal
+    )
     x = rng.normal(size=(1, 6, 8)).astype("float32")
     memory = encoder(x)
     alone = decoder(x, memory)
@@ -72,7 +74,7 @@ def test_padding_changes_nothing(rng, causal):
 
 
 def test_steps_equal_the_whole(rng):
-    decoder = layers.TransformerDecoder(2, heads=2, filter_width=16)
+    decoder = layers.TransformerDecoder(2, num_heads=2, intermediate_dim=16)
     x = rng.normal(size=(3, 5, 8)).astype("float32")
     memory = rng.normal(size=(3, 4, 8)).astype("float32")
     mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]], bool)
@@ -88,14 +90,16 @@ def test_causal_or_not(rng):
     changed = x.copy()
     changed[:, -1] += 1.0
     for causal in (True, False):
-        decoder = layers.TransformerDecoder(1, heads=2, filter_width=16, causal=causal)
+        decoder = layers.TransformerDecoder(
+            1, num_heads=2, intermediate_dim=16, causal=causal
+        )
         difference = np.abs(decoder(x, x) - decoder(changed, x))[:, :-1].max()
         assert (difference == 0) == causal
 
 
 @pytest.mark.parametrize("length", [3, 4, 8, 11])
 def test_local_attention_is_full_attention_under_a_mask(rng, length):
-    layer = layers.LocalAttention(heads=2, block=4)
+    layer = layers.LocalAttention(num_heads=2, block_length=4)
     x = rng.normal(size=(2, length, 8)).astype("float32")
     found = layer(x)
     here, there = np.arange(length)[:, None], np.arange(length)[None]
@@ -105,7 +109,7 @@ def test_local_attention_is_full_attention_under_a_mask(rng, length):
 
 
 def test_local_steps_equal_the_whole(rng):
-    layer = layers.LocalTransformer(2, heads=2, filter_width=16, block=3)
+    layer = layers.LocalTransformer(2, num_heads=2, intermediate_dim=16, block_length=3)
     x = rng.normal(size=(2, 14, 8)).astype("float32")
     whole, caches = layer(x), layer.empty_caches(2)
     for t in range(14):
@@ -115,10 +119,10 @@ def test_local_steps_equal_the_whole(rng):
     assert caches[0].shape[1] == 5
 
 
-@pytest.mark.parametrize("halvings", [1, 3])
-def test_compressor_halves_and_ignores_padding(rng, halvings):
-    block = 2**halvings
-    layer = layers.SequenceCompressor(halvings)
+@pytest.mark.parametrize("num_compress_steps", [1, 3])
+def test_compressor_halves_and_ignores_padding(rng, num_compress_steps):
+    block = 2**num_compress_steps
+    layer = layers.SequenceCompressor(num_compress_steps)
     x = rng.normal(size=(2, 2 * block, 8)).astype("float32")
     # The second sentence ends within its second block.
     mask = np.arange(2 * block)[None] < np.array([[2 * block], [block + 1]])
@@ -131,14 +135,14 @@ def test_compressor_halves_and_ignores_padding(rng, halvings):
 
 
 def test_compressor_may_attend_to_a_memory(rng):
-    layer = layers.SequenceCompressor(1, heads=2)
+    layer = layers.SequenceCompressor(1, num_heads=2)
     x, memory = rng.normal(size=(2, 1, 4, 8)).astype("float32")
     before = layer(x, memory=memory).numpy()
     assert np.abs(before - layer(x, memory=memory + 1.0)).max() > 1e-3
 
 
 def test_decompressor_doubles_and_ignores_padding(rng):
-    layer = layers.SequenceDecompressor(doublings=2)
+    layer = layers.SequenceDecompressor(num_decompress_steps=2)
     x = rng.normal(size=(1, 2, 8)).astype("float32")
     alone = layer(x).numpy()
     assert alone.shape == (1, 8, 8)
@@ -152,11 +156,11 @@ def test_decompressor_doubles_and_ignores_padding(rng):
     [
         layers.CachedAttention(2),
         layers.FeedForward(16),
-        layers.TransformerEncoder(1, heads=2, filter_width=16, dropout=0.1),
-        layers.TransformerDecoder(1, heads=2, filter_width=16, causal=False),
-        layers.LocalAttention(2, block=4),
-        layers.LocalTransformer(1, heads=2, filter_width=16, block=4),
-        layers.SequenceCompressor(2, dropout=0.1, heads=2),
+        layers.TransformerEncoder(1, num_heads=2, intermediate_dim=16, dropout=0.1),
+        layers.TransformerDecoder(1, num_heads=2, intermediate_dim=16, causal=False),
+        layers.LocalAttention(2, block_length=4),
+        layers.LocalTransformer(1, num_heads=2, intermediate_dim=16, block_length=4),
+        layers.SequenceCompressor(2, dropout=0.1, num_heads=2),
         layers.SequenceDecompressor(2, dropout=0.1),
         layers.TiedEmbedding(10, 8),
     ],

@@ -7,11 +7,11 @@ from keras_vqem import layers, models
 from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer
 
 SIZES = {
-    "width": 16,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "heads": 2,
-    "filter_width": 32,
+    "hidden_dim": 16,
+    "num_encoder_layers": 2,
+    "num_decoder_layers": 2,
+    "num_heads": 2,
+    "intermediate_dim": 32,
     "dropout": 0.0,
 }
 
@@ -60,7 +60,12 @@ def latent_nmt(bottleneck=None, **options):
     keras.utils.set_random_seed(1)
     if bottleneck is None:
         bottleneck = layers.VQEMBottleneck(16, decay=0.9, seed=1)
-    sizes = {**SIZES, "halvings": 2, "predictor_layers": 1, "warmup_steps": 0}
+    sizes = {
+        **SIZES,
+        "num_compress_steps": 2,
+        "num_predictor_layers": 1,
+        "bypass_steps": 0,
+    }
     model = models.LatentNMT(LetterTokenizer(), bottleneck, **{**sizes, **options})
     model.build()
     return model
@@ -73,13 +78,13 @@ def exportable(name):
     tokenizer = SentencePieceTokenizer.train(
         corpus.sources + corpus.targets, vocabulary_size=380
     )
-    sizes = {**SIZES, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1}
+    sizes = {**SIZES, "num_encoder_layers": 1, "num_decoder_layers": 1, "dropout": 0.1}
     if name == "Transformer":
         model = models.Transformer(tokenizer, **sizes)
     else:
         initializer = keras.initializers.RandomNormal(seed=0)
         bottleneck = layers.VQEMBottleneck(8, initializer=initializer)
-        sizes |= {"halvings": 2, "predictor_layers": 1}
+        sizes |= {"num_compress_steps": 2, "num_predictor_layers": 1}
         model = models.LatentNMT(tokenizer, bottleneck, **sizes)
     model.build()
     rng = np.random.default_rng(0)

@@ -9,7 +9,13 @@ import tensorflow as tf
 
 from keras_vqem.models import GridTransformer, ImageTransformer
 
-SMALL = {"width": 8, "depth": 2, "heads": 2, "filter_width": 16, "block": 4}
+SMALL = {
+    "hidden_dim": 8,
+    "num_layers": 2,
+    "num_heads": 2,
+    "intermediate_dim": 16,
+    "block_length": 4,
+}
 
 
 @pytest.fixture
@@ -34,7 +40,9 @@ def test_a_prediction_sees_what_is_before_it_and_nothing_else(model, rng):
 
 
 def test_the_row_above_is_seen_beyond_the_reach_of_attention(rng):
-    model = GridTransformer((3, 5, 1), 5, **{**SMALL, "depth": 1, "block": 1})
+    model = GridTransformer(
+        (3, 5, 1), 5, **{**SMALL, "num_layers": 1, "block_length": 1}
+    )
     symbols = rng.integers(5, size=(1, 3, 5, 1))
     other = symbols.copy()
     other[0, 0, 1] = (other[0, 0, 1] + 1) % 5
@@ -57,24 +65,26 @@ def test_narrow_grids_are_causal_and_sampled_as_they_are_predicted(columns):
 def test_it_starts_from_a_codebook_and_the_codes_frequencies(rng):
     codebook = rng.normal(size=(2, 5, 3)) * [[[3.0]], [[0.1]]] + 7.0
     symbols = np.minimum(rng.geometric(0.4, size=(50, 2, 3, 2)) - 1, 4)
-    model = GridTransformer((2, 3, 2), 5, **SMALL, vector_width=4)
+    model = GridTransformer((2, 3, 2), 5, **SMALL, vector_dim=4)
     model.compile()
-    model.start_from(codebook, symbols)
+    model.init_from_codebook(codebook, symbols)
     counts = np.stack(
         [np.bincount(symbols[..., s].ravel(), minlength=5) for s in (0, 1)]
     )
     shares = (counts + 1) / (counts + 1).sum(-1, keepdims=True)
     np.testing.assert_allclose(np.exp(model.bias), shares, rtol=1e-5)
     # What it gives before training is close to that.
-    bits = model.evaluate({"symbols": symbols}, verbose=0, return_dict=True)["bits"]
+    bits = model.evaluate({"symbols": symbols}, verbose=0, return_dict=True)[
+        "bits_per_symbol"
+    ]
     entropy = -np.sum(counts / counts.sum(-1, keepdims=True) * np.log2(shares), -1)
     assert abs(bits - entropy.mean()) < 0.05
     # Slots may share a codebook.
-    model.start_from(codebook[:1], symbols)
+    model.init_from_codebook(codebook[:1], symbols)
     shared = np.array(model.vectors)
-    model.start_from(np.stack([codebook[0]] * 2), symbols)
+    model.init_from_codebook(np.stack([codebook[0]] * 2), symbols)
     np.testing.assert_array_equal(model.vectors, shared)
-    model.start_from(codebook, symbols)
+    model.init_from_codebook(codebook, symbols)
     # Whatever a slot's scale and place: centred, as long as random vectors.
     vectors = np.asarray(model.vectors)
     np.testing.assert_allclose(np.einsum("sk,skv->sv", shares, vectors), 0, atol=1e-5)
@@ -115,9 +125,9 @@ def test_a_prefix_that_fits_no_grid_is_refused(model):
 
 
 def test_vectors_of_another_shape_are_refused():
-    model = GridTransformer((2, 3, 2), 5, **SMALL, vector_width=4)
+    model = GridTransformer((2, 3, 2), 5, **SMALL, vector_dim=4)
     with pytest.raises(ValueError, match=r"\(2, 5, n\) with n up to 4.*Choose"):
-        model.start_from(np.zeros((2, 5, 6)), np.zeros((1, 2, 3, 2), "int32"))
+        model.init_from_codebook(np.zeros((2, 5, 6)), np.zeros((1, 2, 3, 2), "int32"))
 
 
 def test_probabilities_of_all_grids_sum_to_one():
@@ -180,9 +190,9 @@ def test_it_learns_what_the_row_above_says(rng):
     symbols = np.concatenate([above, (above + 1) % 8], axis=1)
     history = model.fit({"symbols": symbols}, batch_size=32, epochs=8, verbose=0)
     # The upper row is noise, 3 bits a symbol; the lower one is known.
-    assert history.history["bits"][-1] < 1.7
+    assert history.history["bits_per_symbol"][-1] < 1.7
     np.testing.assert_allclose(
-        history.history["bits"],
+        history.history["bits_per_symbol"],
         np.array(history.history["loss"]) / np.log(2),
         rtol=1e-3,
     )
@@ -196,12 +206,17 @@ def test_a_grid_needs_three_numbers():
 
 
 def test_image_transformer_saves_and_counts_bits(tmp_path, rng):
-    model = ImageTransformer(4, 4, **{**SMALL, "block": 8})
+    model = ImageTransformer(4, 4, **{**SMALL, "block_length": 8})
     model.compile()
     images = rng.integers(256, size=(4, 4, 4, 3)).astype("uint8")
     # Before training all 256 values are about as likely: 8 bits.
     assert (
-        abs(model.evaluate({"images": images}, verbose=0, return_dict=True)["bits"] - 8)
+        abs(
+            model.evaluate({"images": images}, verbose=0, return_dict=True)[
+                "bits_per_symbol"
+            ]
+            - 8
+        )
         < 0.1
     )
     model.save(tmp_path / "model.keras")
@@ -219,19 +234,25 @@ def entropy(symbols):
 @pytest.mark.parametrize("pixels", [False, True])
 def test_a_start_from_frequencies_needs_their_entropy(pixels):
     rng = np.random.default_rng(0)
-    sizes = {"width": 16, "depth": 1, "heads": 2, "filter_width": 16, "block": 8}
+    sizes = {
+        "hidden_dim": 16,
+        "num_layers": 1,
+        "num_heads": 2,
+        "intermediate_dim": 16,
+        "block_length": 8,
+    }
     if pixels:
         model = ImageTransformer(4, 4, **sizes)
         model.build()
         vectors, most = np.array(model.vectors), 255
     else:
-        model = GridTransformer((4, 4, 3), 32, vector_width=8, **sizes)
+        model = GridTransformer((4, 4, 3), 32, vector_dim=8, **sizes)
         vectors, most = rng.normal(size=(3, 32, 5)), 31
     symbols = rng.binomial(most, [0.2, 0.5, 0.9], size=(200, 4, 4, 3)).astype("uint8")
-    model.start_from(vectors, symbols)
+    model.init_from_codebook(vectors, symbols)
     model.compile()
     inputs = {"images" if pixels else "symbols": symbols}
-    bits = model.evaluate(inputs, verbose=0, return_dict=True)["bits"]
+    bits = model.evaluate(inputs, verbose=0, return_dict=True)["bits_per_symbol"]
     assert entropy(symbols) < bits < entropy(symbols) + 0.3
     # The way from one symbol to another has the direction that it had.
     for slot, found in enumerate(np.array(model.vectors)):

@@ -19,10 +19,10 @@ from tests.models import replicas
 
 def make_model(bottleneck=None, likelihood=None, **kwargs):
     return ImageVQVAE(
-        layers.PatchCompressor(code_width=24, channels=8, blocks=1),
+        layers.PatchCompressor(code_dim=24, channels=8, num_blocks=1),
         bottleneck
         or layers.VQEMBottleneck(32, num_samples=5, groups=layers.Slices(3), seed=0),
-        layers.PatchDecompressor(channels=8, blocks=1, pixel_channels=8, unit=0.1),
+        layers.PatchDecompressor(channels=8, num_blocks=1, pixel_channels=8, unit=0.1),
         likelihood or layers.LogisticMixture(num_mixtures=2),
         image_size=(16, 16),
         **kwargs,
@@ -55,7 +55,7 @@ def test_codes_say_all_that_the_decoder_sees(images):
 def test_start_from_patches_beats_any_other_linear_code_at_hand(images):
     """Against the mean colour of each patch, which takes as many numbers."""
     model = make_model()
-    model.start_from_patches(images)
+    model.init_from_patches(images)
     latents = model.bottleneck.decode(model.encode(images))
     base = (np.asarray(model.decompressor(latents)[1]) + 1) * 127.5
     error = np.square(base - images).mean()
@@ -72,7 +72,7 @@ def test_start_from_patches_beats_any_other_linear_code_at_hand(images):
 def test_a_vae_starts_as_probabilistic_pca(images):
     bottleneck = layers.GaussianBottleneck(60, seed=0)
     model = make_model(bottleneck)
-    model.start_from_patches(images)
+    model.init_from_patches(images)
     found = model({"images": images})
     mean, log_variance = (
         np.asarray(found[name]).reshape(-1, 60) for name in ("mean", "log_variance")
@@ -82,7 +82,7 @@ def test_a_vae_starts_as_probabilistic_pca(images):
         -1, 48
     )
     variances = np.sort(np.linalg.eigvalsh(np.cov(patches.T)))[::-1]
-    used = min(48, model.compressor.code_width)
+    used = min(48, model.compressor.code_dim)
     # Over all patches the latents have the prior's moments: mean 0 and variance 1.
     np.testing.assert_allclose(mean.mean(0), 0, atol=1e-3)
     second = (np.square(mean) + np.exp(log_variance)).mean(0)
@@ -109,16 +109,16 @@ def test_start_from_patches_says_what_it_needs(images):
         layers.GumbelSoftmaxBottleneck(32, groups=layers.Slices(3)),
     ):
         with pytest.raises(ValueError, match=r"groups=Slices\(n\); or a Gaussian"):
-            make_model(bottleneck).start_from_patches(images)
+            make_model(bottleneck).init_from_patches(images)
     model = ImageVQVAE(
-        layers.PatchCompressor(code_width=24, channels=8),
+        layers.PatchCompressor(code_dim=24, channels=8),
         layers.VQEMBottleneck(32, groups=layers.Slices(3)),
         layers.ImageDecompressor(channels=8),
         layers.LogisticMixture(num_mixtures=2),
         image_size=(16, 16),
     )
     with pytest.raises(ValueError, match="PatchCompressor, ImageDecompressor, VQEM"):
-        model.start_from_patches(images)
+        model.init_from_patches(images)
     with pytest.raises(ValueError, match="16 codes out of 256 .* fewer groups"):
         patch_start.find(images, 2, num_groups=16, num_codes=256, size=4)
 
@@ -171,8 +171,11 @@ def test_it_learns_saves_and_loads(tmp_path, images, bottleneck, likelihood):
     model = make_model(bottleneck, getattr(layers, likelihood)())
     model.compile(keras.optimizers.Adam(0.003))
     history = model.fit({"images": images}, batch_size=32, epochs=4, verbose=0).history
-    assert history["reconstruction"][-1] < history["reconstruction"][0] - 0.1
-    assert {"commitment", "loss", "nonfinite"} <= set(history)
+    assert (
+        history["reconstruction_bits_per_dim"][-1]
+        < history["reconstruction_bits_per_dim"][0] - 0.1
+    )
+    assert {"bottleneck_loss", "loss", "nonfinite"} <= set(history)
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     expected = model({"images": images[:4]})
@@ -200,9 +203,15 @@ def test_an_image_must_divide_into_cells():
 def with_prior(images):
     keras.utils.set_random_seed(0)
     model = make_model()
-    model.start_from_patches(images)
+    model.init_from_patches(images)
     prior = GridTransformer(
-        (4, 4, 3), 32, width=8, depth=1, heads=2, filter_width=16, block=8
+        (4, 4, 3),
+        32,
+        hidden_dim=8,
+        num_layers=1,
+        num_heads=2,
+        intermediate_dim=16,
+        block_length=8,
     )
     return model.with_prior(prior)
 
@@ -238,7 +247,9 @@ def test_training_leaves_the_prior_alone(images, with_prior):
 
 
 def test_with_a_prior_all_parts_and_the_precision_stay_the_same():
-    prior = GridTransformer((4, 4, 3), 32, width=8, depth=1, heads=2, filter_width=16)
+    prior = GridTransformer(
+        (4, 4, 3), 32, hidden_dim=8, num_layers=1, num_heads=2, intermediate_dim=16
+    )
     model = make_model(dtype="mixed_bfloat16")
     both = model.with_prior(prior)
     assert both.dtype_policy.name == "mixed_bfloat16"
@@ -259,7 +270,9 @@ def test_a_bottleneck_without_groups_has_one_slot(images, bottleneck, tmp_path):
     codes = model.encode(images[:2])
     assert codes.shape == (2, 4, 4, 1)
     np.testing.assert_array_equal(model.decode(codes), model.reconstruct(images[:2]))
-    prior = GridTransformer((4, 4, 1), 16, width=8, depth=1, heads=2, filter_width=16)
+    prior = GridTransformer(
+        (4, 4, 1), 16, hidden_dim=8, num_layers=1, num_heads=2, intermediate_dim=16
+    )
     both = model.with_prior(prior)
     assert both.sample(2, seed=(0, 1)).shape == (2, 16, 16, 3)
     both.export(tmp_path / "1")
@@ -271,7 +284,9 @@ def test_a_bottleneck_without_groups_has_one_slot(images, bottleneck, tmp_path):
 
 
 def test_a_prior_of_other_codes_is_refused():
-    prior = GridTransformer((4, 4, 3), 16, width=8, depth=1, heads=2, filter_width=16)
+    prior = GridTransformer(
+        (4, 4, 3), 16, hidden_dim=8, num_layers=1, num_heads=2, intermediate_dim=16
+    )
     with pytest.raises(ValueError, match="4 x 4 x 3 symbols out of 16.*out of 32"):
         make_model().with_prior(prior)
     with pytest.raises(ValueError, match="with_prior"):
@@ -348,7 +363,7 @@ print("fine")
 
 def test_scaled_images_are_refused(images):
     model = make_model()
-    for use in (model.encode, model.reconstruct, model.start_from_patches):
+    for use in (model.encode, model.reconstruct, model.init_from_patches):
         with pytest.raises(ValueError, match="`images` must be integers from 0 to 255"):
             use(images[:8] / 255)
 
@@ -363,7 +378,7 @@ def test_a_vae_has_no_prior_to_train():
     with pytest.raises(ValueError, match="standard normal"):
         model.sample(2, seed=(0, 1))
     with pytest.raises(ValueError, match="no codes"):
-        model.with_prior(GridTransformer((4, 4, 3), 32, 8, 1, 2, 16, block=4))
+        model.with_prior(GridTransformer((4, 4, 3), 32, 8, 1, 2, 16, block_length=4))
 
 
 @pytest.mark.parametrize("kind", ["autoencoder", "prior"])
@@ -371,7 +386,7 @@ def test_two_replicas_train_as_one(images, strategy, kind):
     def make():
         keras.utils.set_random_seed(0)
         if kind == "prior":
-            return GridTransformer((2, 2, 3), 8, 8, 1, 2, 16, block=4)
+            return GridTransformer((2, 2, 3), 8, 8, 1, 2, 16, block_length=4)
         return make_model(layers.VQEMBottleneck(8, groups=layers.Slices(3), seed=0))
 
     symbols = np.random.default_rng(0).integers(8, size=(24, 2, 2, 3))

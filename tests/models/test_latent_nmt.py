@@ -42,10 +42,10 @@ def test_any_bottleneck_with_codes_trains_and_translates(name, rng):
     model.compile(run_eagerly=True)
     history = fit(model, small.batch(rng))
     groups = 2 if name == "slices" else 1
-    for key in ("reconstruction", "latent_prediction", "commitment", "perplexity"):
+    for key in ("token_nll", "code_nll", "bottleneck_loss", "perplexity"):
         assert np.isfinite(history[key]).all()
     source_ids = small.sentences(rng, 2, 4)
-    assert model.translate_ids(source_ids, beams=2, max_codes=3).shape[0] == 2
+    assert model.translate_ids(source_ids, num_beams=2, max_codes=3).shape[0] == 2
     assert model.translate_ids(source_ids, min_codes=1, max_codes=1).shape[0] == 2
     codes = model.encode_ids(**small.batch(rng)).numpy()
     assert codes.shape[1] % groups == 0 and codes.min() >= 0 and codes.max() <= 16
@@ -81,7 +81,7 @@ def test_the_loss_is_the_sum_of_its_parts(trained, rng):
     result = trained.evaluate(
         tf.data.Dataset.from_tensors(small.batch(rng)), verbose=0, return_dict=True
     )
-    parts = ("reconstruction", "latent_prediction", "commitment")
+    parts = ("token_nll", "code_nll", "bottleneck_loss")
     assert all(result[part] > 0 for part in parts)
     np.testing.assert_allclose(
         result["loss"], sum(result[part] for part in parts), rtol=1e-5
@@ -132,13 +132,13 @@ def test_translation_is_predicted_codes_decoded(trained, rng):
 
 def test_of_several_sequences_of_codes_the_surest_words_win(trained, rng):
     source_ids = small.sentences(rng, 6, 7)
-    found = trained.translate_ids(source_ids, beams=3, min_codes=2, max_codes=4)
+    found = trained.translate_ids(source_ids, num_beams=3, min_codes=2, max_codes=4)
     greedy = trained.translate_ids(source_ids, min_codes=2, max_codes=4).numpy()
     for row in range(6):
         alone = source_ids[row : row + 1]
         memory, mask = trained.encode_source(alone)
         candidates = trained.predictor.search(
-            memory, mask, max_length=5, min_length=2, beams=3, all_beams=True
+            memory, mask, max_length=5, min_length=2, num_beams=3, all_beams=True
         )[0].numpy()
         best = (-np.inf, None)
         for codes in candidates:
@@ -162,11 +162,11 @@ def test_a_rescorer_chooses_among_the_beams(trained):
     rng = np.random.default_rng(3)
     teacher = small.sharpen(small.transformer(), rng)
     source_ids = small.sentences(rng, 5, 7)
-    options = {"beams": 4, "max_codes": 3}
-    found = trained.translated(source_ids, rescorer=teacher, **options)
+    options = {"num_beams": 4, "max_codes": 3}
+    found = trained.generate(source_ids, rescorer=teacher, **options)
     memory, mask = trained.encode_source(source_ids)
     codes = trained.predictor.search(
-        memory, mask, max_length=4, min_length=0, beams=4, all_beams=True
+        memory, mask, max_length=4, min_length=0, num_beams=4, all_beams=True
     )
     for row in range(5):
         source, best = source_ids[row : row + 1], (-np.inf, None)
@@ -183,12 +183,12 @@ def test_a_rescorer_chooses_among_the_beams(trained):
         chosen = np.asarray(found["target_ids"][row])
         assert tuple(chosen[chosen != 0]) == best[1]
     # It is a choice of its own.
-    own = trained.translated(source_ids, **options)
+    own = trained.generate(source_ids, **options)
     assert (np.asarray(own["codes"]) != np.asarray(found["codes"])).any()
     words = type("Tokenizer", (small.LetterTokenizer,), {"vocabulary_size": 30})()
     other = models.Transformer(words, **small.SIZES)
     with pytest.raises(ValueError, match="rescorer has 30 words, this model 29"):
-        trained.translated(source_ids, rescorer=other)
+        trained.generate(source_ids, rescorer=other)
 
 
 def test_codes_reach_the_words_and_words_the_codes(trained, rng):
@@ -219,7 +219,7 @@ def test_words_end_at_the_first_end(trained, rng):
 
 
 def test_the_decoder_meets_vectors_then_codes_then_predictions(rng):
-    model = small.latent_nmt(warmup_steps=4, predicted_share=0.5)
+    model = small.latent_nmt(bypass_steps=4, predicted_share=0.5)
     inputs = small.batch(rng)
     for _ in range(3):
         model(inputs, training=True)
@@ -252,19 +252,21 @@ def test_the_decoder_meets_vectors_then_codes_then_predictions(rng):
 def test_start_from_a_teacher(rng):
     teacher = small.sharpen(small.transformer(), rng)
     model = small.latent_nmt()
-    model.start_from(teacher)
+    model.warm_start(teacher)
     source_ids = small.sentences(rng, 3, 6)
     np.testing.assert_array_equal(
         model.encode_source(source_ids)[0], teacher.encode_source(source_ids)[0]
     )
     with pytest.raises(ValueError, match="The encoder of the teacher has other sizes"):
-        model.start_from(small.transformer(filter_width=8))
+        model.warm_start(small.transformer(intermediate_dim=8))
 
 
 @pytest.mark.slow
 def test_it_learns_to_copy(rng):
     bottleneck = layers.VQEMBottleneck(64, num_samples=5, decay=0.9, seed=1)
-    model = small.latent_nmt(bottleneck, warmup_steps=100, halvings=1, width=32)
+    model = small.latent_nmt(
+        bottleneck, bypass_steps=100, num_compress_steps=1, hidden_dim=32
+    )
     model.compile(keras.optimizers.Adam(0.005), label_smoothing=0.0)
     ids = small.sentences(rng, 128, 4, low=24)
     history = fit(model, {"source_ids": ids, "target_ids": ids}, steps=1000)
@@ -279,8 +281,8 @@ def test_saved_model_is_the_same_in_a_new_object(trained, rng, tmp_path):
     inputs = small.batch(rng)
     np.testing.assert_array_equal(trained(inputs)["logits"], again(inputs)["logits"])
     np.testing.assert_array_equal(
-        trained.translate_ids(inputs["source_ids"], beams=2),
-        again.translate_ids(inputs["source_ids"], beams=2),
+        trained.translate_ids(inputs["source_ids"], num_beams=2),
+        again.translate_ids(inputs["source_ids"], num_beams=2),
     )
 
 
@@ -329,7 +331,7 @@ def test_half_precision_with_rows_of_padding(policy, rng):
 def test_two_replicas_train_as_one(rng, strategy):
     replicas.assert_two_train_as_one(
         strategy,
-        lambda: small.latent_nmt(encoder_layers=1, decoder_layers=1),
+        lambda: small.latent_nmt(num_encoder_layers=1, num_decoder_layers=1),
         small.batch(rng, rows=8),
         learning_rate=0.1,
         atol=5e-5,

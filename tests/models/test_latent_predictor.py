@@ -11,7 +11,12 @@ from tests.models import small
 def make(rng):
     keras.utils.set_random_seed(1)
     model = models.LatentPredictor(
-        num_codes=11, width=16, depth=2, heads=2, filter_width=32, dropout=0.0
+        num_codes=11,
+        hidden_dim=16,
+        num_layers=2,
+        num_heads=2,
+        intermediate_dim=32,
+        dropout=0.0,
     )
     model.build()
     return small.sharpen(model, rng, scale=1.5)
@@ -59,7 +64,7 @@ def test_beam_search_never_scores_less_than_greedy(rng):
     # With a fixed number of codes the length penalty has no say.
     limits = {"max_length": 3, "min_length": 4}
     greedy = model.search(memory, **limits).numpy()
-    beam = model.search(memory, beams=8, **limits).numpy()
+    beam = model.search(memory, num_beams=8, **limits).numpy()
     assert (score(beam) >= score(greedy) - 1e-5).all()
     assert (score(beam) > score(greedy) + 1e-5).any()
 
@@ -69,5 +74,5 @@ def test_sampling_says_what_it_needs(rng):
     memory = np.zeros((1, 3, 16), "float32")
     with pytest.raises(ValueError, match="needs `seed`"):
         model.search(memory, max_length=1, temperature=1.0)
-    with pytest.raises(ValueError, match="beams=2"):
-        model.search(memory, max_length=1, temperature=1.0, seed=[1, 2], beams=2)
+    with pytest.raises(ValueError, match="num_beams=2"):
+        model.search(memory, max_length=1, temperature=1.0, seed=[1, 2], num_beams=2)

@@ -12,7 +12,12 @@ from keras_vqem.models import preset
 from keras_vqem.models.preset import PresetError
 from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer
 
-SMALL = {"width": 8, "heads": 2, "filter_width": 16, "encoder_layers": 1}
+SMALL = {
+    "hidden_dim": 8,
+    "num_heads": 2,
+    "intermediate_dim": 16,
+    "num_encoder_layers": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +28,8 @@ def translator():
     model = models.LatentNMT(
         SentencePieceTokenizer.train(lines, vocabulary_size=350),
         layers.VQEMBottleneck(8, num_samples=2),
-        decoder_layers=1,
-        predictor_layers=1,
+        num_decoder_layers=1,
+        num_predictor_layers=1,
         **SMALL,
     )
     model.build()
@@ -49,7 +54,7 @@ def test_a_translator_comes_back(translator, folder):
 
 
 def test_a_trained_model_comes_back_without_its_optimizer(tmp_path):
-    prior = models.GridTransformer((2, 2, 2), 4, 8, 1, 2, 16, block=4)
+    prior = models.GridTransformer((2, 2, 2), 4, 8, 1, 2, 16, block_length=4)
     prior.compile()
     symbols = np.zeros((4, 2, 2, 2), "int32")
     prior.fit({"symbols": symbols}, verbose=0)
@@ -86,8 +91,10 @@ def test_half_precision_is_rounded_and_smaller(translator, tmp_path):
 @pytest.mark.parametrize(
     "model",
     [
-        models.GridTransformer((2, 2, 2), 4, 8, 1, 2, 16, block=4),
-        models.ImageTransformer(4, 4, width=8, depth=1, heads=2, filter_width=16),
+        models.GridTransformer((2, 2, 2), 4, 8, 1, 2, 16, block_length=4),
+        models.ImageTransformer(
+            4, 4, hidden_dim=8, num_layers=1, num_heads=2, intermediate_dim=16
+        ),
         models.ImageVQVAE(
             layers.PatchCompressor(8, channels=8),
             layers.VQEMBottleneck(4, groups=layers.Slices(2), initializer="zeros"),
@@ -196,7 +203,7 @@ def foreign_file(folder, name, content=b"something else"):
         ),
         (
             lambda f: edit(
-                f, lambda r: r["model"]["config"].update(encoder_layers="two")
+                f, lambda r: r["model"]["config"].update(num_encoder_layers="two")
             ),
             "config.json does not make a model",
         ),
@@ -215,11 +222,13 @@ def foreign_file(folder, name, content=b"something else"):
             "config.json does not make a model.*A config holds no `proto`",
         ),
         (
-            lambda f: edit(f, lambda r: r["model"]["config"].update(width=16)),
+            lambda f: edit(f, lambda r: r["model"]["config"].update(hidden_dim=16)),
             r"shape .*, the model's .* has",
         ),
         (
-            lambda f: edit(f, lambda r: r["model"]["config"].update(decoder_layers=2)),
+            lambda f: edit(
+                f, lambda r: r["model"]["config"].update(num_decoder_layers=2)
+            ),
             "the model has",
         ),
     ],

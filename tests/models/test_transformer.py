@@ -27,7 +27,7 @@ def log_softmax(x):
     return x - np.log(np.exp(x).sum())
 
 
-def uncached_beam(model, source_ids, limit, beams, alpha):
+def uncached_beam(model, source_ids, limit, num_beams, alpha):
     """The best finished hypothesis, by a search that keeps nothing but prefixes."""
 
     def penalty(length):
@@ -40,10 +40,10 @@ def uncached_beam(model, source_ids, limit, beams, alpha):
             scores = log_softmax(uncached_logits(model, source_ids, prefix))
             candidates += [([*prefix, i], total + s) for i, s in enumerate(scores)]
         candidates.sort(key=lambda c: -c[1])
-        best = candidates[:beams]
+        best = candidates[:num_beams]
         ended += [(p, t / penalty(len(p))) for p, t in best if p[-1] == 1]
-        live = [c for c in candidates if c[0][-1] != 1][:beams]
-        if position == limit - 1 and len(ended) < beams:
+        live = [c for c in candidates if c[0][-1] != 1][:num_beams]
+        if position == limit - 1 and len(ended) < num_beams:
             ended += [(p, t / penalty(len(p))) for p, t in live]
     return max(ended, key=lambda c: c[1])[0]
 
@@ -68,7 +68,7 @@ def test_greedy_equals_the_uncached_model(model, rng):
 
 def test_beam_search_equals_the_uncached_model(model, rng):
     source_ids = small.sentences(rng, 4, 6)
-    found = model.translate_ids(source_ids, beams=3, max_length=8).numpy()
+    found = model.translate_ids(source_ids, num_beams=3, max_length=8).numpy()
     for row, source in zip(found, source_ids, strict=True):
         alone = source[source > 0][None]
         assert strip(row) == uncached_beam(model, alone, 8, 3, 0.6)
@@ -115,7 +115,7 @@ def test_loss_is_smoothed_cross_entropy_over_tokens(model, rng):
     found = model.compute_loss(x=inputs, y_pred=model(inputs))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     plain = -logits[rows, columns, inputs["target_ids"]][real].mean()
-    np.testing.assert_allclose(model.reconstruction.result(), plain, rtol=1e-5)
+    np.testing.assert_allclose(model.token_nll.result(), plain, rtol=1e-5)
 
 
 def test_no_position_sees_what_comes_after(model, rng):
@@ -129,7 +129,7 @@ def test_no_position_sees_what_comes_after(model, rng):
 
 
 def test_twelve_and_one_layers(rng):
-    model = small.transformer(encoder_layers=12, decoder_layers=1)
+    model = small.transformer(num_encoder_layers=12, num_decoder_layers=1)
     assert len(model.encoder.blocks) == 12 and len(model.decoder.blocks) == 1
     assert model.translate_ids(small.sentences(rng, 2, 4), max_length=3).shape[0] == 2
 
@@ -146,7 +146,7 @@ def test_it_learns_to_copy_and_translates_in_order(rng):
     model.fit(data, steps_per_epoch=250, verbose=0)
     texts = ["vwx", "z", "yy", "w", "zv"]
     assert model.translate(texts, batch_size=2) == texts
-    assert model.translate(texts, beams=2) == texts
+    assert model.translate(texts, num_beams=2) == texts
     assert model.translate([]) == []
 
 
@@ -175,7 +175,7 @@ def test_a_loss_of_the_user_is_refused():
 def test_two_replicas_train_as_one(rng, strategy):
     replicas.assert_two_train_as_one(
         strategy,
-        lambda: small.transformer(encoder_layers=1, decoder_layers=1),
+        lambda: small.transformer(num_encoder_layers=1, num_decoder_layers=1),
         small.batch(rng, rows=8),
         learning_rate=0.5,
     )

@@ -22,7 +22,7 @@ def model(request):
 @pytest.fixture(scope="module")
 def folder(model, tmp_path_factory):
     path = tmp_path_factory.mktemp("served") / "1"
-    model.export(path, max_tokens=20, beams=2)
+    model.export(path, max_tokens=20, num_beams=2)
     return path
 
 
@@ -40,7 +40,7 @@ def serve(served, texts):
 
 def test_strings_become_strings_as_in_python(model, served):
     found = serve(served, TEXTS)
-    expected = model.translate(TEXTS, beams=2)
+    expected = model.translate(TEXTS, num_beams=2)
     assert [text.decode() for text in found["translations"]] == expected
     assert expected[1] == expected[3] == "" and len(set(expected)) > 2
     assert found["scores"].shape == (5,) and (found["scores"] < 0).all()
@@ -51,7 +51,7 @@ def test_scores_are_mean_log_probabilities(model, served):
     ids = model.tokenizer.encode(TEXTS).to_tensor(0)
     found = served["translate_ids"](source_ids=ids)
     np.testing.assert_array_equal(
-        found["target_ids"], model.translate_ids(ids, beams=2)
+        found["target_ids"], model.translate_ids(ids, num_beams=2)
     )
     if isinstance(model, models.LatentNMT):
         # Written from the codes that come with it, all words at once.
@@ -90,9 +90,9 @@ def test_hard_input_is_cut_or_read_as_replacement(model, served):
     # The cut keeps 19 tokens and an end.
     ids = model.tokenizer.encode([long])[:, :19].numpy()
     ids = tf.concat([ids, [[1]]], axis=1)
-    expected = model.tokenizer.decode(model.translate_ids(ids, beams=2)).numpy()[0]
+    expected = model.tokenizer.decode(model.translate_ids(ids, num_beams=2)).numpy()[0]
     assert found[0] == expected
-    assert found[4].decode() == model.translate(["ten past two"], beams=2)[0]
+    assert found[4].decode() == model.translate(["ten past two"], num_beams=2)[0]
     for text in found:
         text.decode("utf-8")
 
@@ -134,7 +134,7 @@ def test_codes_lead_back_to_words(model, served):
     # Nor do more codes than a translation of the longest source may have.
     many = np.pad(found["codes"], [[0, 0], [0, 9000]])
     again = served["decode"](sources=tf.constant(sources), codes=tf.constant(many))
-    most = model.most_codes(20)
+    most = model.max_codes_for(20)
     expected = model.tokenizer.decode(model.decode_ids(ids[0], many[:, :most]))
     assert again["translations"].numpy().tolist() == expected.numpy().tolist()
     none = served["decode"](
@@ -154,7 +154,9 @@ assert not {{"keras_vqem", "sentencepiece"}} & set(sys.modules)
     done = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, timeout=300
     )
-    assert json.loads(done.stdout.splitlines()[-1]) == model.translate(TEXTS, beams=2)
+    assert json.loads(done.stdout.splitlines()[-1]) == model.translate(
+        TEXTS, num_beams=2
+    )
 
 
 def test_max_tokens_leaves_room_for_a_word(model, tmp_path):
@@ -166,8 +168,8 @@ def test_max_tokens_leaves_room_for_a_word(model, tmp_path):
 @pytest.mark.parametrize("model", ["LatentNMT"], indirect=True)
 def test_a_rescorer_is_exported_too(model, tmp_path):
     teacher = small.exportable("Transformer")
-    model.export(tmp_path / "1", beams=3, rescorer=teacher)
+    model.export(tmp_path / "1", num_beams=3, rescorer=teacher)
     loaded = tf.saved_model.load(str(tmp_path / "1"))
     found = loaded.signatures["serving_default"](texts=tf.constant(TEXTS))
-    expected = model.translate(TEXTS, beams=3, rescorer=teacher)
+    expected = model.translate(TEXTS, num_beams=3, rescorer=teacher)
     assert [text.decode() for text in found["translations"].numpy()] == expected

@@ -41,13 +41,18 @@ def tiny(tmp_path_factory):
     lines = ParallelCorpus.from_numbers(300)
     tokenizer = SentencePieceTokenizer.train(lines.sources + lines.targets, 400)
     data = TranslationData.create(folder / "data", "en", "de", tokenizer, splits)
-    sizes = {"width": 16, "encoder_layers": 1, "decoder_layers": 1, "heads": 2}
-    sizes["filter_width"] = 16
+    sizes = {
+        "hidden_dim": 16,
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 1,
+        "num_heads": 2,
+    }
+    sizes["intermediate_dim"] = 16
     teacher = keras_vqem.models.Transformer(tokenizer, **sizes)
     latent = keras_vqem.models.LatentNMT(
         tokenizer,
         keras_vqem.layers.VQEMBottleneck(num_codes=8, num_samples=2),
-        predictor_layers=1,
+        num_predictor_layers=1,
         **sizes,
     )
     (folder / "latent").mkdir()

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from keras_vqem.evaluation.trained import load_translator
+from keras_vqem.models.loading import load_translator
 from keras_vqem.text import TranslationData
 
 
@@ -14,7 +14,7 @@ def main(recipe):
 def test_shards_give_what_the_teacher_translates(main, tiny, tmp_path, capsys):
     output = tmp_path / "distilled"
     command = ["--data", tiny.data.folder, "--model", tiny.teacher, "--output", output]
-    command = [*map(str, command), "--beams", "2", "--batch-size", "4"]
+    command = [*map(str, command), "--num-beams", "2", "--batch-size", "4"]
     main([*command, "--shard", "2/2"])
     assert "others are not yet" in capsys.readouterr().out
     with pytest.raises(FileNotFoundError):
@@ -35,7 +35,7 @@ def test_shards_give_what_the_teacher_translates(main, tiny, tmp_path, capsys):
     expected = [
         text.replace("\n", " ").replace("\r", " ")
         for half in (train.sources[:20], train.sources[20:])
-        for text in model.translate(half, batch_size=4, beams=2)
+        for text in model.translate(half, batch_size=4, num_beams=2)
     ]
     kept = sum(not text.strip() for text in expected)
     assert f"{kept} of them keep" in printed and "40 training pairs" in printed
@@ -50,7 +50,7 @@ def test_shards_give_what_the_teacher_translates(main, tiny, tmp_path, capsys):
         before = (tiny.data.folder / name).read_bytes()
         assert (output / name).read_bytes() == before
     settings = json.loads((output / "shards" / "1-of-2.json").read_text())
-    assert settings["beams"] == 2 and len(settings["model"]) == 64
+    assert settings["num_beams"] == 2 and len(settings["model"]) == 64
     main([*command, "--shard", "1/2"])
     assert "complete already" in capsys.readouterr().out
 

@@ -3,7 +3,8 @@ import json
 
 import pytest
 
-from keras_vqem.evaluation import codes, trained, translation_scores
+from keras_vqem.evaluation import codes, translation_scores
+from keras_vqem.models import loading
 
 
 @pytest.fixture(scope="module")
@@ -15,12 +16,12 @@ def test_the_numbers_are_those_of_the_models(
     evaluate, tiny, tmp_path, capsys, monkeypatch
 ):
     # Loaded once for the recipe and for this test, and so traced once.
-    load = functools.cache(trained.load_translator)
-    monkeypatch.setattr(trained, "load_translator", load)
+    load = functools.cache(loading.load_translator)
+    monkeypatch.setattr(loading, "load_translator", load)
     file = tmp_path / "out" / "table.json"
     command = ["--model", tiny.teacher, "--model", tiny.latent]
     command += ["--data", tiny.data.folder, "--json", file, "--rounds", 2]
-    evaluate.main([*map(str, command), "--beams", "1", "2", "--samples", "2"])
+    evaluate.main([*map(str, command), "--num-beams", "1", "2", "--show", "2"])
     printed = capsys.readouterr().out
     result = json.loads(file.read_text())
     corpus = tiny.data.corpus("test")
@@ -32,7 +33,7 @@ def test_the_numbers_are_those_of_the_models(
     assert load.cache_info().currsize == 2
     for name, entry in entries.items():
         model = models[name.split(",")[0]]
-        found = model.translate(corpus.sources, beams=entry["beams"])
+        found = model.translate(corpus.sources, num_beams=entry["num_beams"])
         scores = translation_scores.score(found, corpus.targets)
         assert entry["bleu"] == pytest.approx(scores.bleu)
         assert entry["chrf"] == pytest.approx(scores.chrf)
@@ -65,7 +66,7 @@ def test_wrong_arguments_are_explained(evaluate, tiny, capsys):
     for arguments, words in [
         ([*model, *data, "--split", "dev"], "test, train, val"),
         ([*model, *model, *data], "given twice"),
-        ([*model, *data, "--beams", "1", "1"], "twice"),
+        ([*model, *data, "--num-beams", "1", "1"], "twice"),
         ([*model, *data, "--rounds", "0"], "at least 1"),
         ([*data, "--model", "nowhere"], "nowhere"),
     ]:

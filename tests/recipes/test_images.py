@@ -9,9 +9,10 @@ import tensorflow as tf
 from keras_vqem import layers, models
 from keras_vqem.images import shapes
 
-NETWORK = "--channels 8 --blocks 1 --pixel-channels 8 --pixel-blocks 1".split()
-CODES = "--code-width 4 --mixtures 2".split()
-PRIOR = "--width 16 --depth 1 --heads 2 --filter-width 16 --block 20".split()
+NETWORK = "--channels 8 --num-blocks 1 --pixel-channels 8 --num-pixel-blocks 1".split()
+CODES = "--code-dim 4 --num-mixtures 2".split()
+PRIOR = "--hidden-dim 16 --num-layers 1 --num-heads 2 --intermediate-dim 16".split()
+PRIOR += ["--block-length", "20"]
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
 BRIEF = "--epochs 2 --batch-size 8 --average 1".split()
 
@@ -37,7 +38,7 @@ def data(tmp_path_factory):
         for number, image in enumerate(images):
             png = tf.io.encode_png(image).numpy()
             (folder / split / f"{number:03}.png").write_bytes(png)
-    return ["--data", "folder", "--data-dir", folder]
+    return ["--dataset", "folder", "--data", folder]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def prior(run, data, autoencoder):
 
 
 def test_a_temperature_falls_to_its_final_value_with_the_run(autoencoder):
-    from keras_vqem.evaluation.trained import load_model
+    from keras_vqem.models.loading import load_model
 
     bottleneck = load_model(autoencoder).bottleneck
     np.testing.assert_allclose(bottleneck.temperature.value(), 0.003, rtol=1e-5)
@@ -67,13 +68,13 @@ def test_a_temperature_falls_to_its_final_value_with_the_run(autoencoder):
 def test_a_run_that_could_not_start_leaves_its_folder_free(run, data, tmp_path):
     options = ["--run", tmp_path / "run", *BRIEF, *NETWORK, *CODES]
     with pytest.raises(FileNotFoundError):
-        nowhere = ["--data", "cifar10", "--data-dir", tmp_path]
+        nowhere = ["--dataset", "cifar10", "--data", tmp_path]
         run("train_image_autoencoder", *nowhere, *options)
     warming = ["--final-temperature", 0.5]
     with pytest.raises(ValueError, match="at most --temperature, 0.1"):
         run("train_image_autoencoder", *data, *options, *warming)
-    with pytest.raises(ValueError, match="--samples 0 is hard EM"):
-        run("train_image_autoencoder", *data, *options, *warming, "--samples", 0)
+    with pytest.raises(ValueError, match="--num-samples 0 is hard EM"):
+        run("train_image_autoencoder", *data, *options, *warming, "--num-samples", 0)
     # Images of any size, none of them set apart for validation.
     for split in ("train", "test"):
         (tmp_path / "mixed" / split).mkdir(parents=True)
@@ -81,7 +82,7 @@ def test_a_run_that_could_not_start_leaves_its_folder_free(run, data, tmp_path):
             image = shapes.images(20, size=16 + number)[0][number]
             path = tmp_path / "mixed" / split / f"{number}.png"
             path.write_bytes(tf.io.encode_png(image).numpy())
-    mixed = ["--data", "folder", "--data-dir", tmp_path / "mixed", "--size", 12]
+    mixed = ["--dataset", "folder", "--data", tmp_path / "mixed", "--size", 12]
     run("train_image_autoencoder", *mixed, "--validation", 8, *options)
     assert (tmp_path / "run" / "model.keras").is_file()
 
@@ -104,7 +105,11 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(run, data, tmp_path):
 def test_runs_leave_metrics(autoencoder, prior):
     lines = metrics(autoencoder)
     assert [line["epoch"] for line in lines] == [1, 2]
-    assert {"reconstruction", "val_reconstruction", "perplexity"} <= set(lines[1])
+    assert {
+        "reconstruction_bits_per_dim",
+        "val_reconstruction_bits_per_dim",
+        "perplexity",
+    } <= set(lines[1])
     line = metrics(prior)[-1]
     # The prior starts at no more than 8 bits a code and does not get worse.
     assert 0 < line["val_bits"] < 8.2
@@ -177,7 +182,7 @@ def test_pictures(run, data, autoencoder, prior, tmp_path):
 
 
 def test_inpainting_knows_nothing_of_what_it_imagines(recipe, autoencoder, prior):
-    from keras_vqem.evaluation.trained import load_model
+    from keras_vqem.models.loading import load_model
 
     model, prior = load_model(autoencoder), load_model(prior)
     images = shapes.images(2, size=16)[0]
@@ -190,9 +195,9 @@ def test_inpainting_knows_nothing_of_what_it_imagines(recipe, autoencoder, prior
 
 def test_interpolations_with_one_code_a_cell(recipe):
     model = models.ImageVQVAE(
-        layers.PatchCompressor(code_width=4, channels=8, blocks=1),
+        layers.PatchCompressor(code_dim=4, channels=8, num_blocks=1),
         layers.VQEMBottleneck(8, initializer="random_normal"),
-        layers.PatchDecompressor(channels=8, blocks=1, pixel_channels=8),
+        layers.PatchDecompressor(channels=8, num_blocks=1, pixel_channels=8),
         layers.LogisticMixture(num_mixtures=2),
         image_size=(8, 8),
     )
@@ -211,7 +216,7 @@ def test_a_prior_that_fits_no_codes_is_refused(
     from keras_vqem.models import GridTransformer
 
     path = tmp_path / "other.keras"
-    prior = GridTransformer((2, 2, 3), 8, 8, 1, 2, 16, block=4)
+    prior = GridTransformer((2, 2, 3), 8, 8, 1, 2, 16, block_length=4)
     prior.build()
     prior.save(path)
     output = ["--output", tmp_path] if name == "sample_images" else []
@@ -222,18 +227,18 @@ def test_a_prior_that_fits_no_codes_is_refused(
 
 def test_a_preset_takes_its_prior_along(run, data, autoencoder, prior, tmp_path):
     preset, out = tmp_path / "preset", tmp_path / "bits.json"
-    run("make_preset", "--run", autoencoder, "--prior", prior, "--to", preset)
+    run("make_preset", "--run", autoencoder, "--prior", prior, "--output", preset)
     small = ["--json", out, "--unigram-images", 0]
     run("evaluate_images", *data, "--model", preset, *small)
     rows = json.loads(out.read_text())["rows"]
     assert list(rows) == ["uniform prior", "predictor"]
-    words = ["--task", "shapes through codes", "--data", "shapes"]
-    run("make_preset", "--to", preset, "--evaluation", out, *words)
+    words = ["--task", "shapes through codes", "--trained-on", "shapes"]
+    run("make_preset", "--output", preset, "--evaluation", out, *words)
     card = (preset / "README.md").read_text()
     assert f"| bits/dim, predictor | {rows['predictor']['total']:.2f} |" in card
     made = card.split("Made by `python recipes/train_image_prior.py ")[1].split("`")[0]
     assert (
-        "--data folder --data-dir DATA" in made and "--autoencoder AUTOENCODER" in made
+        "--dataset folder --data DATA" in made and "--autoencoder AUTOENCODER" in made
     )
     assert "--run RUN" in made and str(prior) not in card
 
@@ -251,7 +256,7 @@ def test_a_step_is_split_into_its_parts(run, data, autoencoder, tmp_path, capsys
 @pytest.mark.parametrize(
     "options",
     [
-        ["--bottleneck", "gaussian", "--latent", "4"],
+        ["--bottleneck", "gaussian", "--latent-dim", "4"],
         ["--bottleneck", "vq", "--network", "paper", "--likelihood", "categorical"],
     ],
     ids=["vae", "paper"],
@@ -276,13 +281,15 @@ def test_other_rows_are_one_more_option(run, data, tmp_path, options, capsys):
 
 def test_pixel_baseline(run, data, prior, tmp_path, capsys):
     path = tmp_path / "pixels"
-    small = "--width 8 --depth 1 --heads 2 --filter-width 16 --block 48".split()
+    small = [*PRIOR, "--hidden-dim", "8", "--block-length", "48"]
     brief = ["--epochs", 1, "--batch-size", 8, "--average", 1]
     run("train_image_transformer", *data, "--run", path, *brief, *small)
     run("evaluate_images", *data, "--model", path)
     assert "| exact |" in capsys.readouterr().out
     with pytest.raises(SystemExit):
-        run("make_preset", "--run", path, "--prior", prior, "--to", tmp_path / "new")
+        run(
+            "make_preset", "--run", path, "--prior", prior, "--output", tmp_path / "new"
+        )
     assert "ImageTransformer, which takes no prior" in capsys.readouterr().err
 
 

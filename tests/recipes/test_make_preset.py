@@ -22,7 +22,7 @@ def shipped(make_preset, tiny, tmp_path_factory):
         "run": "runs/x",
         "jit": True,
         "epochs": 3,
-        "samples": 2,
+        "num_samples": 2,
         "warmup": 0,
         "attend_source": False,
         "distill": True,
@@ -33,7 +33,9 @@ def shipped(make_preset, tiny, tmp_path_factory):
     line = {"epoch": 3, "training_seconds": 120.0}
     (run / "metrics.jsonl").write_text(json.dumps(line) + "\n")
     folder = tmp_path_factory.mktemp("shipped")
-    make_preset.main(["--run", str(run), "--half", "--to", str(folder / "tiny_en_de")])
+    make_preset.main(
+        ["--run", str(run), "--half", "--output", str(folder / "tiny_en_de")]
+    )
     return folder
 
 
@@ -49,15 +51,24 @@ def test_the_card_tells_what_was_measured_with_the_preset(
     evaluate = ["--data", str(tiny.data.folder), "--rounds", "1", "--json", str(table)]
     recipe("evaluate_translation").main([*evaluate, "--model", "tiny_en_de"])
     notes.write_text("## Terms\n\nPublic domain.\n")
-    describe = ["--to", "tiny_en_de", "--evaluation", str(table), "--task", "numbers"]
-    describe += ["--data", "made-up sentences", "--notes", str(notes)]
+    describe = [
+        "--output",
+        "tiny_en_de",
+        "--evaluation",
+        str(table),
+        "--task",
+        "numbers",
+    ]
+    describe += ["--trained-on", "made-up sentences", "--notes", str(notes)]
     make_preset.main(describe)
     card = (shipped / "tiny_en_de" / "README.md").read_text()
     [entry] = json.loads(table.read_text())["entries"]
     assert f"| test BLEU, greedy | {entry['bleu']:.2f} |" in card
     assert entry["bleu_signature"] in card and "Public domain." in card
-    made = "python recipes/train_latent_nmt.py --run RUN --jit --epochs 3 --samples 2"
-    made += " --warmup 0 --distill --teacher TEACHER`. It took 2 minutes."
+    made = (
+        "python recipes/train_latent_nmt.py --run RUN --jit --epochs 3 --num-samples 2"
+    )
+    made += " --warmup-steps 0 --distill --teacher TEACHER`. It took 2 minutes."
     assert made in card
     capsys.readouterr()
     command.main(["zoo"])
@@ -112,7 +123,7 @@ def test_zoo_loads_by_name(shipped):
     ("arguments", "words"),
     [
         (["translate", "--model", "nowhere"], "tiny_en_de"),
-        (["translate", "--beams", "0"], "at least 1"),
+        (["translate", "--num-beams", "0"], "at least 1"),
         (["translate", "--file", "x", "text"], "not both"),
         (["export", "nowhere", "folder"], "tiny_en_de"),
         ([], "COMMAND"),

@@ -38,7 +38,17 @@ def files(tmp_path_factory):
 def test_only_the_training_set_is_cleaned(main, files, tmp_path, capsys):
     pairs, faults, arguments = files
     output = tmp_path / "data"
-    main([*arguments, "--output", str(output), "--vocabulary", "400", "--shapes", "2"])
+    main(
+        [
+            *arguments,
+            "--output",
+            str(output),
+            "--vocabulary",
+            "400",
+            "--max-shapes",
+            "2",
+        ]
+    )
     data = TranslationData(output)
     assert data.splits == ["test", "train", "val"]
     assert list(data.corpus("train")) == [*pairs, ("two", "zwei")]
@@ -56,7 +66,14 @@ def test_only_the_training_set_is_cleaned(main, files, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main([*arguments, "--output", str(output)])
     assert "holds prepared data already" in capsys.readouterr().err
-    again = ["--output", str(tmp_path / "again"), "--max-tokens", "12", "--shapes", "1"]
+    again = [
+        "--output",
+        str(tmp_path / "again"),
+        "--max-tokens",
+        "12",
+        "--max-shapes",
+        "1",
+    ]
     main([*again, "--numbers", "50", "--tokenizer", str(output / "tokenizer.model")])
     other = TranslationData(tmp_path / "again")
     proto = (output / "tokenizer.model").read_bytes()

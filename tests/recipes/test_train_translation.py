@@ -13,11 +13,29 @@ import pytest
 from keras_vqem.training import list_checkpoints
 
 SMALL = [
-    *("--width", "16", "--heads", "2", "--filter-width", "16", "--shapes", "1"),
-    *("--encoder-layers", "1", "--decoder-layers", "1", "--warmup", "5"),
+    *(
+        "--hidden-dim",
+        "16",
+        "--num-heads",
+        "2",
+        "--intermediate-dim",
+        "16",
+        "--max-shapes",
+        "1",
+    ),
+    *("--num-encoder-layers", "1", "--num-decoder-layers", "1", "--warmup-steps", "5"),
     *("--tokens-per-batch", "256", "--average", "2"),
 ]
-CODES = ["--codes", "8", "--samples", "2", "--predictor-layers", "1", "--bypass", "3"]
+CODES = [
+    "--num-codes",
+    "8",
+    "--num-samples",
+    "2",
+    "--num-predictor-layers",
+    "1",
+    "--bypass-steps",
+    "3",
+]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +64,7 @@ def test_a_run_leaves_its_record(runs):
         assert len(list_checkpoints(runs / name / "checkpoints")) == 2
         assert list((runs / name / "tensorboard").rglob("events*"))
         assert "epoch 2/2" in (runs / name / "log.txt").read_text()
-    codes = {"latent_prediction", "commitment", "perplexity", "usage"}
+    codes = {"code_nll", "bottleneck_loss", "perplexity", "usage"}
     bleu = {"val_teacher_forced_bleu", "val_random_codes_bleu"}
     assert codes | bleu <= set(metrics(runs / "latent")[0])
 
@@ -72,7 +90,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(runs, tiny, recipe):
     with pytest.raises(FileExistsError, match="--resume"):
         recipe("train_latent_nmt").main(arguments)
     with pytest.raises(ValueError, match="width: the run has 16, received 32"):
-        recipe("train_latent_nmt").main([*arguments, "--resume", "--width", "32"])
+        recipe("train_latent_nmt").main([*arguments, "--resume", "--hidden-dim", "32"])
     recipe("train_latent_nmt").main([*arguments, "--resume"])
     again = metrics(run)
     assert again[0] == whole[0]
@@ -98,12 +116,19 @@ def test_curves_of_runs(runs, recipe, tmp_path):
 
 
 def test_decoding_benchmark_times_exported_graphs(recipe, tmp_path, capsys):
-    sizes = ["--width", "16", "--filter-width", "16", "--heads", "2"]
-    sizes += ["--encoder-layers", "1", "--decoder-layers", "1", "--vocabulary", "64"]
-    sizes += ["--codes", "8", "--tokens", "9", "--halvings", "3"]
+    sizes = ["--hidden-dim", "16", "--intermediate-dim", "16", "--num-heads", "2"]
+    sizes += [
+        "--num-encoder-layers",
+        "1",
+        "--num-decoder-layers",
+        "1",
+        "--vocabulary",
+        "64",
+    ]
+    sizes += ["--num-codes", "8", "--tokens", "9", "--num-compress-steps", "3"]
     path = tmp_path / "new" / "decoding.json"
     recipe("benchmark_decoding").main(
-        [*sizes, "--predictor-layers", "1", "--rounds", "2", "--json", str(path)]
+        [*sizes, "--num-predictor-layers", "1", "--rounds", "2", "--json", str(path)]
     )
     report = json.loads(path.read_text())
     assert len(report["results"]) == 3 and report["settings"]["width"] == 16
@@ -116,13 +141,13 @@ def test_decoding_benchmark_times_exported_graphs(recipe, tmp_path, capsys):
 def test_decoding_benchmark_writes_the_lengths_it_says(recipe, tmp_path):
     benchmark = recipe("benchmark_decoding")
     arguments = benchmark.argparse.Namespace(
-        width=16,
-        filter_width=16,
-        heads=2,
-        encoder_layers=1,
-        decoder_layers=1,
-        predictor_layers=[1],
-        halvings=[3],
+        hidden_dim=16,
+        intermediate_dim=16,
+        num_heads=2,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        num_predictor_layers=[1],
+        num_compress_steps=[3],
         vocabulary=64,
         codes=8,
         tokens=9,

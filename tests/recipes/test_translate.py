@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from keras_vqem.evaluation.trained import load_translator
+from keras_vqem.models.loading import load_translator
 from keras_vqem.text.lines import answer_lines
 
 LINES = b"twenty-one\n\n \t\r\nbad \xff\xfe byte\n" + b"five o'clock\n" * 4 + b"three"

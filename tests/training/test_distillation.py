@@ -8,7 +8,7 @@ from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer, TranslationD
 from keras_vqem.training.distillation import Shard, join
 
 SOURCES = [f"line {i}" for i in range(23)]
-SETTINGS = {"model": "abc", "beams": 4}
+SETTINGS = {"model": "abc", "num_beams": 4}
 
 # Dies in its third chunk, as a machine does: no handler runs.
 DYING = """
@@ -68,7 +68,7 @@ def test_other_settings_or_a_second_process_are_refused(tmp_path):
 
     shard.translate(second, SOURCES, SETTINGS, log=lambda line: None)
     with pytest.raises(ValueError, match="beams: begun with 4, received 1"):
-        shard.translate(upper, SOURCES, {**SETTINGS, "beams": 1})
+        shard.translate(upper, SOURCES, {**SETTINGS, "num_beams": 1})
     with pytest.raises(ValueError, match="23 lines for 3 sources"):
         shard.translate(upper, SOURCES[:3], SETTINGS)
     shard.settings_path.unlink()

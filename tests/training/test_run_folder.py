@@ -18,14 +18,16 @@ from keras_vqem.training import RunFolder
 @pytest.fixture
 def run(tmp_path):
     run = RunFolder(tmp_path / "runs" / "first")
-    run.start({"width": 8, "epochs": 2, "data": pathlib.Path("a/b"), "sizes": (1, 2)})
+    run.start(
+        {"hidden_dim": 8, "epochs": 2, "data": pathlib.Path("a/b"), "sizes": (1, 2)}
+    )
     return run
 
 
 def test_a_new_run_writes_down_what_it_is(run):
     written = json.loads((run.path / "config.json").read_text())
     assert written == {
-        "arguments": {"width": 8, "epochs": 2, "data": "a/b", "sizes": [1, 2]},
+        "arguments": {"hidden_dim": 8, "epochs": 2, "data": "a/b", "sizes": [1, 2]},
         "versions": {
             "python": ".".join(map(str, sys.version_info[:3])),
             "keras": keras.__version__,
@@ -43,16 +45,16 @@ def test_a_new_run_writes_down_what_it_is(run):
 def test_a_run_is_not_started_over(run):
     before = run.config_path.read_text()
     with pytest.raises(FileExistsError, match="--resume.*or choose another folder"):
-        RunFolder(run.path).start({"width": 9})
+        RunFolder(run.path).start({"hidden_dim": 9})
     assert run.config_path.read_text() == before
 
 
 def test_resuming_takes_the_same_arguments(run):
     again = RunFolder(run.path)
-    same = {"width": 8, "epochs": 2, "data": pathlib.Path("a/b"), "sizes": (1, 2)}
+    same = {"hidden_dim": 8, "epochs": 2, "data": pathlib.Path("a/b"), "sizes": (1, 2)}
     again.start(same, resume=True)
     again.start({**same, "of_a_later_version": None}, resume=True)
-    other = {**same, "width": 9, "epochs": 5, "depth": 1}
+    other = {**same, "hidden_dim": 9, "epochs": 5, "num_layers": 1}
     del other["data"]
     with pytest.raises(ValueError, match="other arguments") as error:
         again.start(other, resume=True, may_differ=["epochs"])

@@ -35,14 +35,21 @@ class EMACodebook(keras.layers.Layer):
     """
 
     def __init__(
-        self, num_codes, num_codebooks, decay, initializer, revival, seed, **kwargs
+        self,
+        num_codes,
+        num_codebooks,
+        decay,
+        initializer,
+        dead_code_threshold,
+        seed,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         self.num_codes = num_codes
         self.num_codebooks = num_codebooks
         self.decay = decay
         self.initializer = initializer
-        self.revival = revival
+        self.dead_code_threshold = dead_code_threshold
         # The same draw on every replica, so not a ReplicaSeedGenerator.
         self.seed_generator = keras.random.SeedGenerator(seed)
 
@@ -78,10 +85,10 @@ class EMACodebook(keras.layers.Layer):
             keep: [C, M], 1 for pieces that may be used, else 0; alike in every row.
         """
         vectors, counts = self.read()
-        if self.initializer != "data" and not self.revival:
+        if self.initializer != "data" and not self.dead_code_threshold:
             return vectors, counts
         average = ops.mean(counts, axis=-1, keepdims=True)
-        needy = counts <= self.revival * average
+        needy = counts <= self.dead_code_threshold * average
         # Short of 1, where float32 would round the last place up beyond the end.
         offset = keras.random.uniform(
             (), maxval=0.99, dtype="float32", seed=self.seed_generator

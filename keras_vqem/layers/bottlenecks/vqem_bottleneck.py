@@ -34,8 +34,8 @@ class VQEMBottleneck(CodebookBottleneck):
     than codes, later batches place the rest; until then only placed codes are used.
     Before any training the codebook is empty: all codes are 0.
 
-    **Dead codes.** With `revival` above 0, a code used less than that share of the
-    average use is put in the place of a vector of the current batch.
+    **Dead codes.** With `dead_code_threshold` above 0, a code used less than that share
+    of the average use is put in the place of a vector of the current batch.
 
     **Replicas.** Under `tf.distribute` all of this acts on the whole batch: every
     replica holds the same codebook, the one that a single replica would have got.
@@ -61,8 +61,8 @@ class VQEMBottleneck(CodebookBottleneck):
             1, as if it had got one vector of every batch so far. (A layer that is
             never trained, `trainable=False` from the start, never sees data: give it
             codes.)
-        revival: Share of the average use below which a code is moved; 0 never does.
-            0.01 to 0.1 are sensible.
+        dead_code_threshold: Share of the average use below which a code counts as dead
+            and is moved; 0 never moves one. 0.01 to 0.1 are sensible.
         seed: Seed of the draws and of revival.
         **kwargs: `name`, `dtype`, `trainable` and other arguments of
             `keras.layers.Layer`. `trainable=False` freezes the codebook (draws and
@@ -115,7 +115,7 @@ class VQEMBottleneck(CodebookBottleneck):
         decay=0.999,
         commitment_weight=0.25,
         initializer="data",
-        revival=0.0,
+        dead_code_threshold=0.0,
         seed=None,
         **kwargs,
     ):
@@ -140,10 +140,10 @@ class VQEMBottleneck(CodebookBottleneck):
                 f"`decay` must be at least 0 and below 1, received {decay!r}. To keep "
                 f"the codebook as it is use trainable=False."
             )
-        if not 0 <= revival < 1:
+        if not 0 <= dead_code_threshold < 1:
             raise ValueError(
-                f"`revival` is a share of the average use of a code, at least 0 and "
-                f"below 1; received {revival!r}."
+                f"`dead_code_threshold` is a share of the average use of a code, at "
+                f"least 0 and below 1; received {dead_code_threshold!r}."
             )
         self.num_samples = num_samples
         self.temperature = Scheduled(temperature, "temperature", above=0.0)
@@ -153,7 +153,7 @@ class VQEMBottleneck(CodebookBottleneck):
             if initializer == "data"
             else keras.initializers.get(initializer)
         )
-        self.revival = revival
+        self.dead_code_threshold = dead_code_threshold
         self.seed = seed
         self.seed_generator = ReplicaSeedGenerator(seed)
         self.ema = EMACodebook(
@@ -161,7 +161,7 @@ class VQEMBottleneck(CodebookBottleneck):
             self.groups.num_codebooks,
             decay=decay,
             initializer=self.initializer,
-            revival=revival,
+            dead_code_threshold=dead_code_threshold,
             seed=seed,
             name="ema",
         )
@@ -201,6 +201,6 @@ class VQEMBottleneck(CodebookBottleneck):
             "temperature": self.temperature.serialize(),
             "decay": self.decay,
             "initializer": initializer,
-            "revival": self.revival,
+            "dead_code_threshold": self.dead_code_threshold,
             "seed": self.seed,
         }

@@ -84,8 +84,14 @@ def test_first_steps_weigh_batches_equally(rng):
     np.testing.assert_allclose(codebook, want, atol=1e-3)
 
 
-def dead_layer(revival, decay=0.9):
-    layer = VQEMBottleneck(4, initializer="zeros", decay=decay, revival=revival, seed=1)
+def dead_layer(dead_code_threshold, decay=0.9):
+    layer = VQEMBottleneck(
+        4,
+        initializer="zeros",
+        decay=decay,
+        dead_code_threshold=dead_code_threshold,
+        seed=1,
+    )
     layer.build((None, 2))
     start = np.array([[0, 0], [1, 1], [500, 500], [-500, 500]], "float32")
     layer.codebook.assign(start[None])
@@ -93,7 +99,7 @@ def dead_layer(revival, decay=0.9):
 
 
 def test_dead_codes_are_revived_and_stay(rng):
-    layer, start = dead_layer(revival=0.1)
+    layer, start = dead_layer(dead_code_threshold=0.1)
     x = rng.normal(size=(40, 2)).astype("float32")
     for _ in range(60):
         layer(x, training=True)
@@ -107,14 +113,14 @@ def test_dead_codes_are_revived_and_stay(rng):
 
 
 def test_without_revival_dead_codes_stay_dead(rng):
-    layer, start = dead_layer(revival=0.0)
+    layer, start = dead_layer(dead_code_threshold=0.0)
     for _ in range(60):
         layer(rng.normal(size=(40, 2)).astype("float32"), training=True)
     np.testing.assert_array_equal(layer.codebook[0][2:], start[2:])
 
 
 def test_a_revived_code_starts_with_the_average_count(rng):
-    layer, _ = dead_layer(revival=0.5)
+    layer, _ = dead_layer(dead_code_threshold=0.5)
     layer.counts.assign([[5.0, 5.0, 0.01, 5.0]])
     x = rng.normal(size=(40, 2)).astype("float32")
     vectors, counts = seeded(layer, x)

@@ -31,7 +31,7 @@ def layers_and_inputs(draw):
         groups=groups and groups(number),
         decay=draw(st.sampled_from([0.0, 0.9, 0.999])),
         initializer=draw(st.sampled_from(["data", "random_normal"])),
-        revival=draw(st.sampled_from([0.0, 0.2])),
+        dead_code_threshold=draw(st.sampled_from([0.0, 0.2])),
         dtype=draw(st.sampled_from(["float32", "mixed_float16", "mixed_bfloat16"])),
         seed=draw(st.integers(0, 99)),
     )

@@ -228,7 +228,7 @@ def test_metrics_carry_the_name_a_user_gave():
         ({"temperature": -1.0}, "above 0"),
         ({"decay": 1.0}, "trainable=False"),
         ({"commitment_weight": -1}, "Use 0"),
-        ({"revival": 1.0}, "share of the average"),
+        ({"dead_code_threshold": 1.0}, "share of the average"),
         ({"groups": 0}, "at least 1"),
         ({"groups": "slices"}, "Slices, SharedSlices"),
         ({"num_codes": None}, "at least 2"),

@@ -5,7 +5,7 @@ import keras
 from keras_vqem.models.preset import Presets
 
 
-class OwnLoss(Presets, keras.Model):
+class TaskModel(Presets, keras.Model):
     """Compiles without a loss, built and ready; saves and loads presets.
 
     A subclass has `compute_loss`, a `build` that needs no shape, and may have another

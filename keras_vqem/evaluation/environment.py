@@ -11,7 +11,7 @@ import keras_vqem
 PACKAGES = ("keras", "numpy", "sacrebleu", "tensorflow", "tensorflow-text")
 
 
-def circumstances():
+def environment():
     """Versions and machine: what a latency cannot be read without."""
     versions = {name: metadata.version(name) for name in PACKAGES}
     versions |= {"python": platform.python_version()}
