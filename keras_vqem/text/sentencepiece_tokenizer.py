@@ -248,9 +248,9 @@ class SentencePieceTokenizer(keras.layers.Layer):
         # A path in an untrusted config could read any file of this machine.
         if "proto" in config:
             raise ValueError(
-                "The config of a tokenizer must not contain `proto`: the vocabulary is "
-                "saved as an asset. Remove it, and load the vocabulary with "
-                "`load_assets` or SentencePieceTokenizer.from_file(path)."
+                "A config holds no `proto`: the vocabulary of a tokenizer is saved as "
+                "an asset. Remove `proto` from the config, and read the vocabulary "
+                "with `load_assets` or SentencePieceTokenizer.from_file(path)."
             )
         return super().from_config(config)
 
