@@ -38,10 +38,11 @@ class TokenBatches:
         boundaries: List of pairs `(source length, target length)`, one per shape. None
             chooses them for the data.
         max_shapes: Maximum number of shapes to choose if `boundaries` is None.
-        length_multiple: Integer of which all target lengths are multiples:
-            `2 ** num_compress_steps` for a model that compresses the target.
-        batch_multiple: Integer of which the number of rows per batch is a multiple, so
-            that replicas get equal shares.
+        length_multiple: Integer that divides all target lengths of batches. A model
+            that halves the target `num_compress_steps` times needs
+            `2 ** num_compress_steps`.
+        batch_multiple: Integer that divides the number of rows of every batch, so that
+            replicas get equal shares.
         shuffle: Whether to shuffle pairs and batches each epoch.
         seed: Integer that sets the random order.
 
