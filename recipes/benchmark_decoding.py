@@ -48,7 +48,7 @@ def end_as_soon_as_allowed(predictor):
     """Makes the end of the codes by far the most probable code, at every position."""
     import numpy as np
 
-    predictor.decoder.norm.beta.assign(np.ones(predictor.width))
+    predictor.decoder.norm.beta.assign(np.ones(predictor.hidden_dim))
     embeddings = predictor.embedding.embeddings.numpy()
     embeddings[predictor.end_code] = 1.0
     predictor.embedding.embeddings.assign(embeddings)
