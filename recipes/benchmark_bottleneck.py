@@ -221,13 +221,14 @@ def parse(argv=None):
         ("rounds", 15, "turns per contestant"),
         ("vectors", 4096, "N, vectors per batch"),
         ("dim", 512, "D, size of a vector"),
-        ("codes", 4096, "K, size of the codebook"),
+        ("num-codes", 4096, "K, size of the codebook"),
         ("memory-codes", 65536, "K for the memory of a step"),
         ("threads", None, "threads per contestant (default: as many as usable cores)"),
         ("seed", 0, "seed of the data"),
     ):
         text += "" if default is None else f" (default: {default})"
-        add(f"--{name}", type=int, metavar="N", default=default, help=text)
+        key = name.removeprefix("num-").replace("-", "_")  # as in the JSON
+        add(f"--{name}", dest=key, type=int, metavar="N", default=default, help=text)
     text = "temperature of soft EM; at a low one all draws agree (default: 100)"
     add("--temperature", type=float, metavar="T", default=100.0, help=text)
     add("--no-memory", action="store_true", help="leave out the memory of a step")
@@ -247,10 +248,9 @@ def parse(argv=None):
     add("--json", metavar="FILE", help=json_help)
     args = parser.parse_args(argv)
     counts = (args.rounds, args.vectors, args.dim, args.threads, *args.sweep_samples)
-    if min(1 if n is None else n for n in counts) < 1:
-        parser.error("sizes and counts must be at least 1")
-    if min(args.codes, args.memory_codes, *args.sweep_codes) < 2:
-        parser.error("there must be codes at least 2")
+    codes = (args.codes, args.memory_codes, *args.sweep_codes)
+    if min(1 if n is None else n for n in counts) < 1 or min(codes) < 2:
+        parser.error("sizes must be at least 1, numbers of codes at least 2")
     # What can be wrong with the end is found out before the long wait for it.
     if args.plot and not args.sweep:
         parser.error("--plot draws the sweep: add --sweep")

@@ -12,7 +12,7 @@ import pytest
 from keras_vqem.evaluation import benchmark_report
 
 RECIPES = pathlib.Path(__file__).parents[2] / "recipes"
-TINY = ["--vectors", "64", "--dim", "8", "--codes", "16", "--rounds", "2"]
+TINY = ["--vectors", "64", "--dim", "8", "--num-codes", "16", "--rounds", "2"]
 OURS = ["matmul", "hard", "soft10", "soft50"]
 
 
@@ -140,7 +140,7 @@ def test_verdict_is_open_on_what_was_not_measured(recipe):
     [
         (["--plot", "x.png"], "add --sweep"),
         (["--sweep", "--plot", "x.txt"], "writes .png"),
-        (["--codes", "1"], "codes at least 2"),
+        (["--num-codes", "1"], "codes at least 2"),
         (["--rounds", "0"], "at least 1"),
     ],
 )
