@@ -21,7 +21,6 @@ with the same data, start and number of threads, and they take turns.
 """
 
 import argparse
-import contextlib
 import importlib.util
 import pathlib
 import signal
@@ -89,12 +88,10 @@ def entries_of(temperature, *names):
     return {name: entries[name] for name in names or entries}
 
 
-@contextlib.contextmanager
-def contest(args, folder):
+def open_contest(args, folder):
     from keras_vqem.evaluation.benchmark_processes import Contest
 
-    with Contest(contestants.__file__, folder, args.threads, args.peers) as contest:
-        yield contest
+    return Contest(contestants.__file__, folder, args.threads, args.peers)
 
 
 def build(args, contest, entries, num_codes):
@@ -115,12 +112,12 @@ def speed(args, folder):
     from keras_vqem.evaluation.benchmark_processes import Progress
 
     print("starting the contestants", file=sys.stderr)
-    with contest(args, folder) as found:
-        build(args, found, entries_of(args.temperature), args.codes)
-        progress = Progress((args.rounds + 1) * len(found.workers))
-        race(found, args.rounds, progress)
+    with open_contest(args, folder) as contest:
+        build(args, contest, entries_of(args.temperature), args.codes)
+        progress = Progress((args.rounds + 1) * len(contest.workers))
+        race(contest, args.rounds, progress)
         progress.close()
-    return found.results
+    return contest.results
 
 
 def memory(args, folder):
@@ -128,13 +125,13 @@ def memory(args, folder):
     merged = {}
     for name, entry in entries_of(args.temperature, "hard", "soft10").items():
         print(f"memory, K={args.memory_codes}: {name}", file=sys.stderr)
-        with contest(args, folder) as found:
-            build(args, found, {name: entry}, args.memory_codes)
-            if found.workers:
-                found.ask(name, memory=MEMORY_STEPS)
+        with open_contest(args, folder) as contest:
+            build(args, contest, {name: entry}, args.memory_codes)
+            if contest.workers:
+                contest.ask(name, memory=MEMORY_STEPS)
         # Vectors and their counts, and the counts of two metrics.
-        found.results[name]["state"] = 4 * args.memory_codes * (args.dim + 3)
-        merged |= found.results
+        contest.results[name]["state"] = 4 * args.memory_codes * (args.dim + 3)
+        merged |= contest.results
     return merged
 
 
@@ -147,7 +144,7 @@ def sweep(args, folder):
     sizes += [("m", size) for size in args.sweep_samples]
     progress = Progress((rounds + 1) * 3 * len(sizes))
     points = {"K": [], "m": []}
-    with contest(args, folder) as found:
+    with open_contest(args, folder) as contest:
         for axis, size in sizes:
             num_codes, num_samples = (size, 10) if axis == "K" else (args.codes, size)
             entries = entries_of(args.temperature, "matmul", "hard", "soft10")
@@ -155,8 +152,8 @@ def sweep(args, folder):
             options = soft.options | {"num_samples": num_samples}
             label = soft.label if axis == "K" else "keras_vqem soft EM"
             entries["soft"] = soft._replace(label=label, options=options)
-            build(args, found, entries, num_codes)
-            results = race(found, rounds, progress, f"{axis}={size} ")
+            build(args, contest, entries, num_codes)
+            results = race(contest, rounds, progress, f"{axis}={size} ")
             points[axis].append({axis: size, "contestants": results})
     progress.close()
     return points
