@@ -58,3 +58,29 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def read_json_lines(path):
+    """Reads a file of one JSON object per line, without a last line that was cut off.
+
+    Args:
+        path: The file.
+
+    Returns:
+        List of the objects; empty if there is no such file.
+
+    Example:
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "metrics.jsonl"
+    >>> _ = path.write_text('{"epoch": 1}\\n{"epo')
+    >>> read_json_lines(path)
+    [{'epoch': 1}]
+    """
+    path = pathlib.Path(path)
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8", errors="replace")
+    # A complete line ends in a newline, so what comes after the last one is either
+    # nothing or torn.
+    return [json.loads(line) for line in text.split("\n")[:-1]]

@@ -13,69 +13,70 @@ and the published plot that of the same with
     --sweep --plot out/bottleneck.png --json out/bottleneck.json
 
 A step is a forward pass in training mode, the gradient of sum(quantized * w) + losses
-to the inputs, and the update of the codebook by moving averages: for 4,096 vectors of
-size 512 and 4,096 codes, in float32 on the CPU. The yardstick is the product of the
-vectors and the codebook alone, which every nearest-neighbour search has to compute.
-
-Every contestant lives in a process of its own (bottleneck_worker.py), with the
-same data, start and number of threads. They take turns, round after round, and only
-one computes at a time, so that a slow minute of the machine is a slow minute for all.
+with respect to the inputs, and the update of the codebook by moving averages: for
+4,096 vectors of size 512 and 4,096 codes, in float32 on the CPU. The yardstick is the
+product of the vectors and the codebook alone, which every nearest-neighbour search has
+to compute. Every contestant (bottleneck_contestants.py) lives in a process of its own,
+with the same data, start and number of threads, and they take turns.
 """
 
 import argparse
-import contextlib
 import importlib.util
 import pathlib
 import signal
 import sys
 import tempfile
-import time
-from typing import NamedTuple
 
-import bottleneck_report as report
-import numpy as np
-from bottleneck_processes import (
-    OtherProcesses,
-    Progress,
-    Worker,
-    WorkerFailed,
-    describe_machine,
-    usable_cores,
-)
+import bottleneck_contestants as contestants
 
 STEPS_PER_ROUND = 2
 WARM_UP_STEPS = 3
 # The most in use differs from step to step, with the order of parallel operations.
 MEMORY_STEPS = 6
-# For the threads of the contestant before to stop spinning for more work.
-PAUSE = 0.05
+# The sizes that the targets are meant for.
+TARGET_SIZES = {"vectors": 4096, "dim": 512, "codes": 4096, "memory_codes": 65536}
+TARGETS = [
+    ("hard EM at most 1.3x the bare matmul", "hard", "matmul", "<=", 1.3),
+    ("soft EM, m=10, at most 2x the bare matmul", "soft10", "matmul", "<=", 2.0),
+    ("soft EM, m=50, at most 3x the bare matmul", "soft50", "matmul", "<=", 3.0),
+    ("hard EM 5x faster than vector-quantize-pytorch", "vqp", "hard", ">=", 5.0),
+    ("hard EM faster than Sonnet", "sonnet", "hard", ">", 1.0),
+    ("hard EM faster than KerasHub", "keras_hub", "hard", ">", 1.0),
+    ("hard EM under 600 MB beyond its state", "hard", None, "<", 600.0),
+    ("soft EM, m=10, under 600 MB beyond its state", "soft10", None, "<", 600.0),
+]
+RATIOS = {"times_matmul": "matmul", "times_hard_em": "hard"}
+COLUMNS = [("x matmul", "times_matmul"), ("x hard EM", "times_hard_em")]
+COLUMNS += [("first error", "mse", "{:.5f}")]
+SPEED_NOTES = """\
+x matmul, x hard EM: time of the row divided by that of the bare matmul in TensorFlow,
+and by that of keras_vqem's hard EM.
+first error: mean squared error of the first step. All start from the same codebook;
+those that take the nearest code have to agree."""
+MEMORY_NOTES = """\
+state: the codebook, its counts and the counts of the metrics.
+first step, later steps: growth of resident memory, from the layer built and no step
+made to its highest. The first step also traces the graph.
+in use: the most that TensorFlow's allocator gave out for a step. It keeps what was
+freed when the layer was built and uses that first, so less than this gets resident.
+with build: from before the layer was made to the highest, less the state.
+The target is for the larger of growth and use."""
 
 
-class Entry(NamedTuple):
-    """A row: what it is called, which contestant it is, whose interpreter it needs."""
+def entries_of(temperature, *names):
+    """The rows of the given names, or all."""
+    from keras_vqem.evaluation.benchmark_processes import Entry
 
-    label: str
-    contestant: str
-    options: dict = {}
-    peer: bool = False
+    def soft(num_samples):
+        options = {"num_samples": num_samples, "temperature": temperature}
+        return Entry(f"keras_vqem soft EM, m={num_samples}", "keras_vqem", options)
 
-
-MATMUL = Entry("bare matmul, TensorFlow", "tf_matmul")
-HARD = Entry("keras_vqem hard EM", "keras_vqem")
-
-
-def soft(num_samples, temperature):
-    options = {"num_samples": num_samples, "temperature": temperature}
-    return Entry(f"keras_vqem soft EM, m={num_samples}", "keras_vqem", options)
-
-
-def all_entries(temperature):
     vqp, name = "vector_quantize_pytorch", "vector-quantize-pytorch"
-    return {
-        "matmul": MATMUL,
-        "hard": HARD,
-        "soft10": soft(10, temperature),
-        "soft50": soft(50, temperature),
+    entries = {
+        "matmul": Entry("bare matmul, TensorFlow", "tf_matmul"),
+        "hard": Entry("keras_vqem hard EM", "keras_vqem"),
+        "soft10": soft(10),
+        "soft50": soft(50),
         "torch_matmul": Entry("bare matmul, torch", "torch_matmul", peer=True),
         # It passes gradients by a rotation unless told otherwise, which costs more.
         # Only the first of the two does what our step does.
@@ -84,143 +85,148 @@ def all_entries(temperature):
         "sonnet": Entry("Sonnet VectorQuantizerEMA", "sonnet", peer=True),
         "keras_hub": Entry("KerasHub VectorQuantizerEMA", "keras_hub", peer=True),
     }
+    return {name: entries[name] for name in names or entries}
 
 
-class Benchmark:
-    """The data, the workers, and what they are asked."""
+def open_contest(args, folder):
+    from keras_vqem.evaluation.benchmark_processes import Contest
 
-    def __init__(self, args, folder, stack):
-        self.args, self.folder, self.stack = args, folder, stack
-        rng = np.random.default_rng(args.seed)
-        for name in ("vectors", "weights"):
-            values = rng.normal(size=(args.vectors, args.dim)).astype("float32")
-            np.save(f"{folder}/{name}.npy", values)
+    return Contest(contestants.__file__, folder, args.threads, args.peers)
 
-    def make_codebook(self, num_codes):
-        path = pathlib.Path(f"{self.folder}/codebook_{num_codes}.npy")
-        if not path.exists():
-            rng = np.random.default_rng([self.args.seed, num_codes])
-            np.save(path, rng.normal(size=(num_codes, self.args.dim)).astype("float32"))
 
-    def start(self, entries, num_codes, workers=None):
-        """Workers that have built their entries, and a dict of results to fill.
+def build(args, contest, entries, num_codes):
+    contestants.make_codebook(contest.folder, num_codes, args.dim, args.seed)
+    contest.build(entries, num_codes=num_codes)
 
-        Entries without a worker get what the row is to say as their `status`.
-        """
-        self.make_codebook(num_codes)
-        workers = {} if workers is None else workers
-        results = {name: {"label": entry.label} for name, entry in entries.items()}
-        for name, entry in entries.items():
-            python = self.args.peers if entry.peer else sys.executable
-            try:
-                if python is None:
-                    raise WorkerFailed("left out: no --peers interpreter")
-                if name not in workers:
-                    workers[name] = Worker(python, self.folder, self.args.threads)
-                    self.stack.callback(workers[name].close)
-                spec = {"contestant": entry.contestant, "options": entry.options}
-                workers[name].send(build=spec | {"num_codes": num_codes})
-            except WorkerFailed as error:
-                results[name]["status"] = str(error)
-        for name in [name for name in workers if name in entries]:
-            self.ask(workers, results, name)
-        return workers, results
 
-    def ask(self, workers, results, name, **request):
-        """Sends the request, if any, and merges the answer into the results."""
-        try:
-            if request:
-                workers[name].send(**request)
-            answer = workers[name].receive()
-        except WorkerFailed as error:
-            results[name]["status"] = str(error)
-            del workers[name]
-            return
-        for key, value in answer.items():
-            if key == "seconds":
-                results[name].setdefault(key, []).extend(value)
-            else:
-                results[name][key] = value
+def race(contest, rounds, progress, title=""):
+    from keras_vqem.evaluation import benchmark_report
 
-    def race(self, workers, results, rounds, progress, what=""):
-        """Warms all up, then times `rounds` rounds of all, one after the other."""
-        for number in range(rounds + 1):
-            stage = f"{what}round {number}/{rounds}" if number else f"{what}warm-up"
-            request = {"run": STEPS_PER_ROUND} if number else {"warm": WARM_UP_STEPS}
-            for name in list(workers):
-                progress.show(f"{stage}: {name}")
-                time.sleep(PAUSE)
-                self.ask(workers, results, name, **request)
-        report.compare(results)
+    contest.race(rounds, STEPS_PER_ROUND, WARM_UP_STEPS, progress, title)
+    benchmark_report.compare(contest.results, RATIOS)
+    return contest.results
 
-    def speed(self):
-        args = self.args
-        print("starting the contestants", file=sys.stderr)
-        workers, results = self.start(all_entries(args.temperature), args.codes)
-        progress = Progress((args.rounds + 1) * len(workers))
-        self.race(workers, results, args.rounds, progress)
+
+def speed(args, folder):
+    """Times all rows at one size."""
+    from keras_vqem.evaluation.benchmark_processes import Progress
+
+    print("starting the contestants", file=sys.stderr)
+    with open_contest(args, folder) as contest:
+        build(args, contest, entries_of(args.temperature), args.codes)
+        progress = Progress((args.rounds + 1) * len(contest.workers))
+        race(contest, args.rounds, progress)
         progress.close()
-        for worker in workers.values():
-            worker.close()
-        return results
+    return contest.results
 
-    def memory(self):
-        """One fresh process after the other, so that none inherits memory."""
-        args, merged = self.args, {}
-        for name, entry in (("hard", HARD), ("soft10", soft(10, args.temperature))):
-            print(f"memory, K={args.memory_codes}: {name}", file=sys.stderr)
-            workers, results = self.start({name: entry}, args.memory_codes)
-            if workers:
-                self.ask(workers, results, name, memory=MEMORY_STEPS)
-            for worker in workers.values():
-                worker.close()
-            # Vectors and their counts, and the counts of two metrics.
-            results[name]["state"] = 4 * args.memory_codes * (args.dim + 3)
-            merged |= results
-        return merged
 
-    def sweep(self):
-        """Cost against K and against m; the workers stay and build one size anew."""
-        args, workers = self.args, {}
-        rounds = max(2, args.rounds // 3)
-        sizes = [("K", size) for size in args.sweep_codes]
-        sizes += [("m", size) for size in args.sweep_samples]
-        progress = Progress((rounds + 1) * 3 * len(sizes))
-        sweep = {"K": [], "m": []}
+def memory(args, folder):
+    """Measures one fresh process after the other, so that none inherits memory."""
+    merged = {}
+    for name, entry in entries_of(args.temperature, "hard", "soft10").items():
+        print(f"memory, K={args.memory_codes}: {name}", file=sys.stderr)
+        with open_contest(args, folder) as contest:
+            build(args, contest, {name: entry}, args.memory_codes)
+            if contest.workers:
+                contest.ask(name, memory=MEMORY_STEPS)
+        # Vectors and their counts, and the counts of two metrics.
+        contest.results[name]["state"] = 4 * args.memory_codes * (args.dim + 3)
+        merged |= contest.results
+    return merged
+
+
+def sweep(args, folder):
+    """Times ranges of K and of m; the workers stay and build one size after another."""
+    from keras_vqem.evaluation.benchmark_processes import Progress
+
+    rounds = max(2, args.rounds // 3)
+    sizes = [("K", size) for size in args.sweep_codes]
+    sizes += [("m", size) for size in args.sweep_samples]
+    progress = Progress((rounds + 1) * 3 * len(sizes))
+    points = {"K": [], "m": []}
+    with open_contest(args, folder) as contest:
         for axis, size in sizes:
-            num_codes, samples = (size, 10) if axis == "K" else (args.codes, size)
-            drawn = soft(samples, args.temperature)
-            if axis == "m":
-                drawn = drawn._replace(label="keras_vqem soft EM")
-            entries = {"matmul": MATMUL, "hard": HARD, "soft": drawn}
-            _, results = self.start(entries, num_codes, workers)
-            self.race(workers, results, rounds, progress, f"{axis}={size} ")
-            sweep[axis].append({axis: size, "contestants": results})
-        progress.close()
-        for worker in workers.values():
-            worker.close()
-        return sweep
+            num_codes, num_samples = (size, 10) if axis == "K" else (args.codes, size)
+            entries = entries_of(args.temperature, "matmul", "hard", "soft10")
+            soft = entries.pop("soft10")
+            options = soft.options | {"num_samples": num_samples}
+            label = soft.label if axis == "K" else "keras_vqem soft EM"
+            entries["soft"] = soft._replace(label=label, options=options)
+            build(args, contest, entries, num_codes)
+            results = race(contest, rounds, progress, f"{axis}={size} ")
+            points[axis].append({axis: size, "contestants": results})
+    progress.close()
+    return points
+
+
+def text(result):
+    """The whole of what the benchmark found, to read."""
+    from keras_vqem.evaluation import benchmark_report as report
+
+    sizes, rows = result["sizes"], result["contestants"]
+    lines = [f"{result['machine']['processor']}; {result['threads']} threads"]
+    for where, versions in result["versions"].items():
+        if versions:
+            named = ", ".join(f"{name} {version}" for name, version in versions.items())
+            lines.append(f"{where}: {named}")
+    lines += [
+        "",
+        f"A training step: {sizes['vectors']:,} vectors of size {sizes['dim']:,}, "
+        f"{sizes['codes']:,} codes, float32;",
+        f"{result['rounds']} rounds of {result['steps_per_round']} steps",
+        "",
+        report.speed_table(rows, [report.Column(*column) for column in COLUMNS]),
+        "",
+        SPEED_NOTES,
+    ]
+    others = result["machine"]["others_share"]
+    if others is not None and others > 0.05:
+        lines.append(
+            f"OTHER PROCESSES took {others:.0%} of the machine meanwhile: these times "
+            f"are too long, and not for all alike."
+        )
+    draws = [
+        f"{rows[f'soft{number}']['different_draws']:.1f} of {number}"
+        for number in (10, 50)
+        if "different_draws" in rows[f"soft{number}"]
+    ]
+    if draws:
+        lines.append(
+            f"Soft EM has temperature {result['temperature']:g}: different codes among "
+            f"the draws for a vector: {', '.join(draws)}."
+        )
+    if result["memory"]:
+        title = f"Memory of a step with {sizes['memory_codes']:,} codes"
+        lines += ["", title, "", report.memory_table(result["memory"])]
+        lines += ["", MEMORY_NOTES]
+    for axis, points in result["sweep"].items():
+        table = report.sweep_table(axis, points, "matmul", "times_matmul")
+        lines += ["", f"Cost against {axis}", "", table]
+    lines += ["", "Targets", "", report.verdict_lines(result["verdict"])]
+    if sizes != TARGET_SIZES:
+        note = "The targets are meant for the default sizes, not for this run's."
+        lines += ["", note]
+    return "\n".join(lines)
 
 
 def parse(argv=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__.partition("\n\n")[0],
-        epilog="Numbers in brackets are the defaults.",
-    )
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     add = parser.add_argument
-    add("--peers", metavar="PYTHON", help="interpreter that has the peers (left out)")
+    peers_help = "Python interpreter that has the peers (default: peers are left out)"
+    add("--peers", metavar="PYTHON", help=peers_help)
     for name, default, text in (
-        ("rounds", 15, "turns that every contestant gets"),
-        ("vectors", 4096, "N, vectors in a batch"),
+        ("rounds", 15, "turns per contestant"),
+        ("vectors", 4096, "N, vectors per batch"),
         ("dim", 512, "D, size of a vector"),
-        ("codes", 4096, "K, size of the codebook"),
+        ("num-codes", 4096, "K, size of the codebook"),
         ("memory-codes", 65536, "K for the memory of a step"),
-        ("threads", usable_cores(), "threads of every contestant"),
+        ("threads", None, "threads per contestant (default: as many as usable cores)"),
         ("seed", 0, "seed of the data"),
     ):
-        text += f" ({default})"
-        add(f"--{name}", type=int, metavar="N", default=default, help=text)
-    text = "temperature of soft EM; a low one draws the same code again and again (100)"
+        text += "" if default is None else f" (default: {default})"
+        key = name.removeprefix("num-").replace("-", "_")  # as in the JSON
+        add(f"--{name}", dest=key, type=int, metavar="N", default=default, help=text)
+    text = "temperature of soft EM; at a low one all draws agree (default: 100)"
     add("--temperature", type=float, metavar="T", default=100.0, help=text)
     add("--no-memory", action="store_true", help="leave out the memory of a step")
     add("--sweep", action="store_true", help="time a range of K and of m as well")
@@ -228,14 +234,20 @@ def parse(argv=None):
         ("codes", "K", [4**n for n in range(4, 9)]),
         ("samples", "M", [1, 2, 5, 10, 25, 50]),
     ):
-        flag, text = f"--sweep-{name}", f"of the sweep ({' '.join(map(str, default))})"
-        add(flag, type=int, nargs="+", metavar=letter, default=default, help=text)
-    add("--plot", metavar="FILE.png", help="draw the sweep; needs matplotlib")
-    add("--json", metavar="FILE", help="write all that was measured, every sample")
+        text = (
+            f"values of {letter} in the sweep (default: {' '.join(map(str, default))})"
+        )
+        flag, many = f"--sweep-{name}", {"type": int, "nargs": "+", "metavar": letter}
+        add(flag, default=default, **many, help=text)
+    plot_help = "picture of the sweep to write: .png, .pdf or .svg; needs matplotlib"
+    add("--plot", metavar="FILE", help=plot_help)
+    json_help = "file for all that was measured, every sample, as JSON"
+    add("--json", metavar="FILE", help=json_help)
     args = parser.parse_args(argv)
     counts = (args.rounds, args.vectors, args.dim, args.threads, *args.sweep_samples)
-    if min(counts) < 1 or min(args.codes, args.memory_codes, *args.sweep_codes) < 2:
-        parser.error("sizes and counts must be at least 1, codes at least 2")
+    codes = (args.codes, args.memory_codes, *args.sweep_codes)
+    if min(1 if n is None else n for n in counts) < 1 or min(codes) < 2:
+        parser.error("sizes must be at least 1, numbers of codes at least 2")
     # What can be wrong with the end is found out before the long wait for it.
     if args.plot and not args.sweep:
         parser.error("--plot draws the sweep: add --sweep")
@@ -250,39 +262,51 @@ def main(argv=None):
     args = parse(argv)
     # As if interrupted by hand: what was opened gets closed, workers among it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        benchmark = Benchmark(args, folder, stack)
-        others = OtherProcesses()
-        contestants = benchmark.speed()
-        machine = describe_machine() | {"others_share": others.share()}
-        memory = {} if args.no_memory else benchmark.memory()
-        sweep = benchmark.sweep() if args.sweep else {}
+
+    from keras_vqem.evaluation import benchmark_report as report
+    from keras_vqem.evaluation import environment
+    from keras_vqem.files import write_json
+
+    args.threads = args.threads or environment.usable_cores()
+    with tempfile.TemporaryDirectory() as folder:
+        contestants.make_data(folder, args.vectors, args.dim, args.seed)
+        others = environment.OtherProcesses()
+        results = speed(args, folder)
+        machine = environment.environment()["machine"] | {
+            "others_share": others.share()
+        }
+        memories = {} if args.no_memory else memory(args, folder)
+        points = sweep(args, folder) if args.sweep else {}
     versions = {"here": {}, "peers": {}}
-    for name, entry in all_entries(args.temperature).items():
+    for name, entry in entries_of(args.temperature).items():
         where = versions["peers" if entry.peer else "here"]
-        where |= contestants[name].pop("versions", {})
-    medians = {k: v["median_ms"] for k, v in contestants.items() if "median_ms" in v}
-    growths = {k: report.growth_mb(v) for k, v in memory.items() if "first" in v}
+        where |= results[name].pop("versions", {})
+    medians = {k: v["median_ms"] for k, v in results.items() if "median_ms" in v}
+    growths = {k: report.growth_mb(v) for k, v in memories.items() if "first" in v}
+    targets = [report.Target(*target) for target in TARGETS]
     result = {
         "machine": machine,
         "threads": args.threads,
         "versions": versions,
-        "sizes": {name: getattr(args, name) for name in report.TARGET_SIZES},
+        "sizes": {name: getattr(args, name) for name in TARGET_SIZES},
         "seed": args.seed,
         "temperature": args.temperature,
         "rounds": args.rounds,
         "steps_per_round": STEPS_PER_ROUND,
-        "contestants": contestants,
-        "memory": memory,
-        "sweep": sweep,
-        "verdict": report.verdict(medians, growths),
+        "contestants": results,
+        "memory": memories,
+        "sweep": points,
+        "verdict": report.verdict(targets, medians, growths),
     }
     if args.json:
-        report.write_json(args.json, result)
-    print(report.text(result))
+        write_json(args.json, result)
+    print(text(result))
     if args.plot:
-        report.write_plot(args.plot, sweep, result["sizes"])
+        titles = {
+            "K": "Cost against the size of the codebook",
+            "m": f"Cost against the number of draws, K = {args.codes:,}",
+        }
+        report.write_plot(args.plot, points, titles, "matmul", logarithmic="K")
     if not {"matmul", "hard"} <= set(medians):
         sys.exit("Without the bare matmul and hard EM there is nothing to compare.")
 

@@ -2,13 +2,13 @@
 
     python recipes/benchmark_decoding.py --json out/decoding.json
 
-Random weights at the paper's size by default: 6 + 6 layers, width 512, filter 2048, a
-vocabulary of 32,768, n_c = 3, 27 tokens in and out, one sentence at a time. Every
-model is exported as a SavedModel from ids to ids and read back; all are then timed in
-one run, in interleaved rounds. Lengths are forced, as random weights do not know when
-to end: the Transformer writes 27 tokens; LatentNMT predicts as many codes as 27 tokens
-and the end of the sentence need, and then the end of the codes. Run it while nothing
-else runs, and compare ratios, not milliseconds.
+Random weights at the paper's size by default: 6 + 6 layers, hidden_dim 512,
+intermediate_dim 2048, a vocabulary of 32,768, n_c = 3, 27 tokens in and out, one
+sentence at a time. Every model is exported as a SavedModel from ids to ids and read
+back; all are then timed in one run, in interleaved rounds. Lengths are forced, since
+random weights do not know when to end: the Transformer writes 27 tokens; LatentNMT
+predicts as many codes as 27 tokens and the end of the sentence need, and then the end
+of the codes. Run it while nothing else runs, and compare ratios, not milliseconds.
 """
 
 import argparse
@@ -17,14 +17,14 @@ import tempfile
 
 
 class Vocabulary:
-    """All that an untrained model needs of a tokenizer."""
+    """What an untrained model needs of a tokenizer."""
 
     def __init__(self, size):
         self.vocabulary_size = size
 
 
 def export(model, folder, tokens, **options):
-    """The function of a SavedModel that translates ids [1, tokens]."""
+    """Exports a model; returns a function that translates ids [1, tokens] with it."""
     import keras
     import tensorflow as tf
 
@@ -45,10 +45,10 @@ def export(model, folder, tokens, **options):
 
 
 def end_as_soon_as_allowed(predictor):
-    """Makes the end of the codes by far the most probable code, at every position."""
+    """Makes the end of the codes by far the most probable code at every position."""
     import numpy as np
 
-    predictor.decoder.norm.beta.assign(np.ones(predictor.width))
+    predictor.decoder.norm.beta.assign(np.ones(predictor.hidden_dim))
     embeddings = predictor.embedding.embeddings.numpy()
     embeddings[predictor.end_code] = 1.0
     predictor.embedding.embeddings.assign(embeddings)
@@ -111,26 +111,31 @@ def main(arguments=None):
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--hidden-dim", type=int, default=512, help="(%(default)s)")
-    add("--intermediate-dim", type=int, default=2048, help="(%(default)s)")
-    add("--num-heads", type=int, default=8, help="(%(default)s)")
-    add("--num-encoder-layers", type=int, default=6, help="(%(default)s)")
-    add("--num-decoder-layers", type=int, default=6, help="(%(default)s)")
-    add("--num-predictor-layers", type=int, nargs="+", default=[2, 6], metavar="N")
-    add(
-        "--num-compress-steps",
-        type=int,
-        nargs="+",
-        default=[3, 4],
-        metavar="N",
-        help="n_c",
-    )
-    add("--vocabulary", type=int, default=32_768, help="(%(default)s)")
-    add("--num-codes", type=int, default=4096, help="(%(default)s)")
-    add("--tokens", type=int, default=27, help="in and out (%(default)s)")
-    add("--rounds", type=int, default=30, help="(%(default)s)")
-    add("--json", type=pathlib.Path, metavar="FILE", help="write the results there")
+    for name, default, text in (
+        ("hidden-dim", 512, "size of embeddings and hidden states"),
+        ("intermediate-dim", 2048, "size of the feed-forward layers"),
+        ("num-heads", 8, "number of attention heads"),
+        ("num-encoder-layers", 6, "number of encoder layers"),
+        ("num-decoder-layers", 6, "number of decoder layers"),
+        ("num-predictor-layers", [2, 6], "numbers of predictor layers to try"),
+        ("num-compress-steps", [3, 4], "numbers of compress steps, n_c, to try"),
+        ("vocabulary", 32_768, "size of the vocabulary"),
+        ("num-codes", 4096, "size of the codebook"),
+        ("tokens", 27, "number of tokens in the source and in the translation"),
+        ("rounds", 30, "timed calls per model"),
+    ):
+        many = {"nargs": "+"} if isinstance(default, list) else {}
+        shown = " ".join(map(str, default)) if many else default
+        text += f" (default: {shown})"
+        add(f"--{name}", type=int, default=default, metavar="N", help=text, **many)
+    json_help = "file for all numbers, as JSON"
+    add("--json", type=pathlib.Path, metavar="FILE", help=json_help)
     arguments = parser.parse_args(arguments)
+    numbers = [v for name, v in vars(arguments).items() if name != "json"]
+    if any(n < 1 for v in numbers for n in (v if isinstance(v, list) else [v])):
+        parser.error("all numbers must be at least 1")
+    if arguments.hidden_dim % arguments.num_heads:
+        parser.error("--hidden-dim must be a multiple of --num-heads")
 
     from keras_vqem.evaluation import latency
     from keras_vqem.evaluation.environment import environment

@@ -2,9 +2,9 @@
 
     python recipes/benchmark_image_step.py --model runs/image_em --data data
 
-Compressor, bottleneck (its E and M step), decompressor and likelihood are timed one by
-one, forwards and backwards, in turns with the whole step; shares are of the sum of the
-parts.
+Compressor, bottleneck (its E and M step), decompressor and likelihood are timed by
+themselves, forward and backward, in turns with the whole step; shares are those of the
+sum of the parts.
 """
 
 import argparse
@@ -16,7 +16,10 @@ def parts(model, images):
     import tensorflow as tf
 
     def graph(layers, forward, *wanted):
-        """`forward(*wanted)` and its gradients by these and the layers' weights."""
+        """Computes `forward(*wanted)` and its gradients.
+
+        These are with respect to `wanted` and to the weights of the layers.
+        """
         weights = [w.value for layer in layers for w in layer.trainable_weights]
 
         @tf.function(autograph=False)
@@ -44,7 +47,7 @@ def parts(model, images):
         "whole step": lambda: {
             k: v.numpy() for k, v in model.train_function(iterator).items()
         },
-        # No gradient by the images: no step takes it.
+        # No gradient with respect to the images: no step computes it.
         "compressor": graph([model.compressor], lambda: model.compressor(scaled)),
         "bottleneck": graph(
             [model.bottleneck],
@@ -68,11 +71,12 @@ def main(arguments=None):
     from keras_vqem.training import image_run
 
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
-    add("--model", required=True, metavar="RUN", help="of train_image_autoencoder.py")
+    model_help = "run of train_image_autoencoder.py, .keras file or preset"
+    add("--model", required=True, metavar="RUN", help=model_help)
     image_run.add_data_arguments(parser)
-    add("--batch-size", default=64, **number, help="images a step: 64")
-    add("--rounds", default=20, **number, help="timed calls of each part: 20")
-    add("--json", type=Path, metavar="FILE", help="write all numbers as JSON too")
+    add("--batch-size", default=64, **number, help="images per step (default: 64)")
+    add("--rounds", default=20, **number, help="timed calls per part (default: 20)")
+    add("--json", type=Path, metavar="FILE", help="file for all numbers, as JSON")
     options = parser.parse_args(arguments)
     if min(options.batch_size, options.rounds) < 1:
         parser.error("--batch-size and --rounds must be at least 1")
@@ -91,9 +95,8 @@ def main(arguments=None):
     whole, *times = latency.measure(parts(model, images), options.rounds).items()
     total = sum(time.median_ms for _, time in times)
     shares = {name: time.median_ms / total for name, time in times}
-    print(
-        f"{len(images)} images a step\n\n| | median ms | share |\n| --- | ---: | ---: |"
-    )
+    print(f"{len(images)} images per step\n")
+    print("| | median ms | share |\n| --- | ---: | ---: |")
     for name, time in times:
         print(f"| {name} | {time.median_ms:.1f} | {shares[name]:.1%} |")
     print(f"| sum of these | {total:.1f} | |")

@@ -1,10 +1,11 @@
-"""What benchmark_bottleneck.py compares: a training step, of each library's layer.
+"""What benchmark_bottleneck.py compares: a training step of each library's layer.
 
 A step is a forward pass in training mode, the gradient of sum(quantized * w) + losses
-to the inputs, and the update of the codebook. All contestants get the same vectors,
-the same w and, to start from, the same codebook.
+with respect to the inputs, and the update of the codebook. All contestants get the
+same vectors, the same w and, to start from, the same codebook.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,16 +14,74 @@ DECAY = 0.999
 COMMITMENT_WEIGHT = 0.25
 
 
-class Contestant(NamedTuple):
-    step: object  # () -> (quantized, gradient), or something else without codebook
-    codebook: object = None  # () -> the codebook as it is now
-    draw: object = None  # () -> [N, m] codes, drawn as in training
-
-
 class Data(NamedTuple):
     vectors: np.ndarray  # [N, D]
     weights: np.ndarray  # [N, D]
-    codebook: np.ndarray  # [K, D]
+    codebook_file: str
+
+    def codebook(self):
+        """Reads the first codebook, [K, D].
+
+        Whoever needs it lets it go: TensorFlow may share the memory of the array, and
+        then the first update would seem to need more than it does.
+        """
+        return np.load(self.codebook_file)
+
+
+def make_data(folder, vectors, dim, seed):
+    """Writes the data of all contestants to a folder."""
+    rng = np.random.default_rng(seed)
+    for name in ("vectors", "weights"):
+        values = rng.normal(size=(vectors, dim)).astype("float32")
+        np.save(f"{folder}/{name}.npy", values)
+
+
+def make_codebook(folder, num_codes, dim, seed):
+    """Writes a codebook to start from."""
+    rng = np.random.default_rng([seed, num_codes])
+    values = rng.normal(size=(num_codes, dim)).astype("float32")
+    np.save(f"{folder}/codebook_{num_codes}.npy", values)
+
+
+def load_data(folder, num_codes):
+    arrays = (np.load(f"{folder}/{name}.npy") for name in ("vectors", "weights"))
+    return Data(*arrays, f"{folder}/codebook_{num_codes}.npy")
+
+
+class Contestant(NamedTuple):
+    step: Callable  # () -> anything
+    check: Callable | None = None  # number of steps -> what the first one computed
+
+
+def learner(data, step, codebook, draw=None):
+    """A contestant with a codebook, which its first steps have to change.
+
+    Args:
+        data: The `Data` it learns from.
+        step: Function without arguments that returns `quantized` and the gradient.
+        codebook: Function without arguments that returns the current codebook.
+        draw: Function without arguments that returns codes [N, m], drawn as in
+            training, or None.
+    """
+
+    def check(steps):
+        start = codebook()
+        quantized, gradient = (np.asarray(x) for x in step())
+        report = {
+            "mse": float(np.mean((data.vectors - quantized) ** 2)),
+            "gradient_error": float(np.max(np.abs(gradient - data.weights))),
+        }
+        for _ in range(1, steps):
+            step()
+        if np.array_equal(start, codebook()):
+            raise RuntimeError("the codebook does not learn")
+        if draw is not None:
+            draws = np.sort(draw(), axis=-1)
+            different = 1 + np.sum(draws[:, 1:] != draws[:, :-1], axis=-1)
+            report["different_draws"] = float(np.mean(different))
+        return report
+
+    return Contestant(step, check)
 
 
 # The contestants. Each imports its library itself: a worker needs its own only.
@@ -32,7 +91,7 @@ def tf_matmul(data):
     import tensorflow as tf
 
     vectors = tf.constant(data.vectors)
-    table = tf.Variable(np.ascontiguousarray(data.codebook.T))
+    table = tf.Variable(np.ascontiguousarray(data.codebook().T))
     # The whole product is returned: of a part or a sum of it TensorFlow may compute
     # less. Arguments and variables, unlike constants, are not folded either.
     product = tf.function(lambda x: tf.matmul(x, table))
@@ -42,12 +101,12 @@ def tf_matmul(data):
 def torch_matmul(data):
     import torch
 
-    vectors, table = torch.from_numpy(data.vectors), torch.tensor(data.codebook.T)
+    vectors, table = torch.from_numpy(data.vectors), torch.tensor(data.codebook().T)
     return Contestant(lambda: vectors @ table)
 
 
 def _tf_step(data, call):
-    """A step from `call`: vectors -> quantized, loss."""
+    """Makes a step of `call`, a function from vectors to quantized and loss."""
     import tensorflow as tf
 
     vectors, weights = tf.constant(data.vectors), tf.constant(data.weights)
@@ -67,9 +126,9 @@ def _tf_step(data, call):
 def keras_vqem(data, num_samples=None, temperature=1.0):
     from keras_vqem.layers import VQEMBottleneck
 
-    vectors, num_codes = data.vectors, len(data.codebook)
+    vectors, codebook = data.vectors, data.codebook()
     layer = VQEMBottleneck(
-        num_codes,
+        len(codebook),
         num_samples,
         temperature=temperature,
         decay=DECAY,
@@ -78,14 +137,15 @@ def keras_vqem(data, num_samples=None, temperature=1.0):
     )
     layer.build(vectors.shape)
     # Past the first batch of the default initializer: every code has its place.
-    layer.codebook.assign(data.codebook[None])
-    layer.counts.assign(np.ones((1, num_codes), "float32"))
+    layer.codebook.assign(codebook[None])
+    layer.counts.assign(np.ones((1, len(codebook)), "float32"))
 
     def call(x):
         outputs = layer(x, training=True)
         return outputs["quantized"], sum(layer.losses)
 
-    return Contestant(
+    return learner(
+        data,
         _tf_step(data, call),
         lambda: np.array(layer.codebook),
         num_samples and (lambda: np.array(layer.sample(vectors, num_samples))),
@@ -96,7 +156,8 @@ def vector_quantize_pytorch(data, **options):
     import torch
     from vector_quantize_pytorch import VectorQuantize
 
-    num_codes, dim = data.codebook.shape
+    codebook = torch.tensor(data.codebook()[None])
+    _, num_codes, dim = codebook.shape
     layer = VectorQuantize(
         dim=dim,
         codebook_size=num_codes,
@@ -106,7 +167,6 @@ def vector_quantize_pytorch(data, **options):
         threshold_ema_dead_code=0,
         **options,
     ).train()
-    codebook = torch.tensor(data.codebook[None])
     start = {"_codebook.embed": codebook, "_codebook.embed_avg": codebook}
     if layer.load_state_dict(start, strict=False).unexpected_keys:
         raise RuntimeError("this version keeps its codebook under other names")
@@ -120,39 +180,41 @@ def vector_quantize_pytorch(data, **options):
         ((quantized * weights).sum() + loss.sum()).backward()
         return quantized.detach()[0], vectors.grad[0]
 
-    return Contestant(step, lambda: layer.codebook.detach().numpy().copy())
+    return learner(data, step, lambda: layer.codebook.detach().numpy().copy())
 
 
 def sonnet(data):
     import sonnet as snt
 
-    num_codes, dim = data.codebook.shape
+    codebook = data.codebook()
+    num_codes, dim = codebook.shape
     layer = snt.nets.VectorQuantizerEMA(dim, num_codes, COMMITMENT_WEIGHT, DECAY)
-    layer.embeddings.assign(data.codebook.T)
+    layer.embeddings.assign(codebook.T)
 
     def call(x):
         outputs = layer(x, is_training=True)
         return outputs["quantize"], outputs["loss"]
 
-    return Contestant(_tf_step(data, call), lambda: layer.embeddings.numpy())
+    return learner(data, _tf_step(data, call), lambda: layer.embeddings.numpy())
 
 
 def keras_hub(data):
     # KerasHub has the layer inside its RQVAE model and does not export it.
     from keras_hub.src.models.rqvae.rqvae_layers import VectorQuantizerEMA
 
-    layer = VectorQuantizerEMA(*data.codebook.shape, decay=DECAY)
+    codebook = data.codebook()
+    layer = VectorQuantizerEMA(*codebook.shape, decay=DECAY)
     layer.build(data.vectors.shape)
-    layer.embeddings.assign(data.codebook)
-    layer.ema_w.assign(data.codebook)
-    layer.ema_cluster_size.assign(np.ones(len(data.codebook), "float32"))
+    layer.embeddings.assign(codebook)
+    layer.ema_w.assign(codebook)
+    layer.ema_cluster_size.assign(np.ones(len(codebook), "float32"))
 
     def call(x):
         quantized, _, _, loss = layer(x, training=True)
         # The layer leaves the weight of the loss to its caller.
         return quantized, COMMITMENT_WEIGHT * loss
 
-    return Contestant(_tf_step(data, call), lambda: np.array(layer.embeddings))
+    return learner(data, _tf_step(data, call), lambda: np.array(layer.embeddings))
 
 
 # By name: how it is made, and the packages whose versions count.

@@ -1,12 +1,12 @@
-"""Bits a dimension of an autoencoder on test images, and what they consist of.
+"""Bits per dimension of an autoencoder on test images, and their parts.
 
     python recipes/evaluate_images.py --model runs/image_em \\
         --prior runs/image_em_prior --data data --json out/image_em.json
 
-The table has a row for each prior: uniform (every code costs the same), unigram (the
+The table has one row per prior: uniform (every code costs the same), unigram (the
 frequencies of codes in the training set) and the trained one. Totals are valid bounds:
-the codes are those that would be sent. The paper's own accounting, which is none,
-stands below the table. For a VAE: the ELBO, and the importance-weighted bound; for an
+the codes are those that would be sent. The paper's own accounting, which is not a
+bound, stands below the table. A VAE gets the ELBO and the importance-weighted bound, an
 ImageTransformer its exact bits.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def evaluate_codes(options, model, train, images):
-    """Rows of the table: an `ImageBits` for each prior."""
+    """Rows of the table, one `ImageBits` per prior, and notes below it."""
     from keras_vqem.evaluation import image_bits
 
     num_codes = model.bottleneck.num_codes
@@ -48,7 +48,7 @@ def evaluate(options, model, train, images):
     if isinstance(model, ImageTransformer):
         dataset = {"images": images}
         model.compile()
-        size = min(options.batch_size, 8)  # of 256 numbers for each of 3,072
+        size = min(options.batch_size, 8)  # 256 logits for each of 3,072 numbers
         bits = model.evaluate(dataset, batch_size=size, verbose=0, return_dict=True)
         bits = bits["bits_per_symbol"]
         nan = float("nan")
@@ -78,24 +78,34 @@ def main(arguments=None):
     from keras_vqem.training import image_run
 
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
-    add("--model", required=True, metavar="RUN", help="run, .keras file or preset")
-    add("--prior", metavar="RUN", help="of train_image_prior.py (the model's own)")
+    add(
+        "--model",
+        required=True,
+        metavar="RUN",
+        help="finished run, .keras file or preset",
+    )
+    prior_help = "run of train_image_prior.py (default: the prior of the model, if any)"
+    add("--prior", metavar="RUN", help=prior_help)
     image_run.add_data_arguments(parser)
-    add("--split", default="test", help="which images: test")
-    add("--images", **number, help="only the first N of them: all")
-    add("--batch-size", default=100, **number, help="images at a time: 100")
+    add("--split", default="test", help="split to measure (default: test)")
+    add("--images", **number, help="number of images of the split (default: all)")
+    add("--batch-size", default=100, **number, help="images per batch (default: 100)")
     add(
         "--unigram-images",
         default=10_000,
         **number,
-        help="training images to count codes in: 10000; 0: no unigram prior",
+        help="training images whose codes make the unigram prior, 0 for no such prior "
+        "(default: 10000)",
     )
-    add("--importance-samples", default=20, **number, help="of a VAE's bound: 20")
-    add("--json", type=Path, metavar="FILE", help="write all numbers as JSON too")
+    samples_help = "samples per image in the importance-weighted bound (default: 20)"
+    add("--importance-samples", default=20, **number, help=samples_help)
+    add("--json", type=Path, metavar="FILE", help="file for all numbers, as JSON")
     options = parser.parse_args(arguments)
     numbers = (options.images, options.batch_size, options.importance_samples)
     if any(number is not None and number < 1 for number in numbers):
-        parser.error("--images, --batch-size, --importance-samples: at least 1")
+        parser.error(
+            "--images, --batch-size and --importance-samples must be at least 1"
+        )
     if options.unigram_images < 0:
         parser.error("--unigram-images must not be negative")
 

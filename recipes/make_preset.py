@@ -17,142 +17,46 @@ import argparse
 import json
 from pathlib import Path
 
-TRAINERS = {
-    "Transformer": "train_transformer.py",
-    "LatentNMT": "train_latent_nmt.py",
-    "ImageVQVAE": "train_image_autoencoder.py",
-    "ImageTransformer": "train_image_transformer.py",
-    "GridTransformer": "train_image_prior.py",
-}
-# Where things lay is no part of how a model was made; that they were needed is.
-PLACES = {
-    "run": "RUN",
-    "data": "DATA",
-    "teacher": "TEACHER",
-    "autoencoder": "AUTOENCODER",
-}
-
-
-def training_of(run):
-    """What a preset remembers of its run: options and time."""
-    from keras_vqem.training import RunFolder
-
-    folder = RunFolder(run)
-    options = json.loads((run / "config.json").read_text())["arguments"]
-    options.pop("resume", None)
-    for name, place in PLACES.items():
-        if options.get(name) is not None:
-            options[name] = place
-    lines = folder.metrics()
-    return {
-        "options": options,
-        "minutes": round(lines[-1]["training_seconds"] / 60) if lines else None,
-    }
-
-
-def make(options):
-    from keras_vqem.models.loading import load_with_prior
-
-    model = load_with_prior(options.run, options.prior)
-    training = {TRAINERS[type(model).__name__]: training_of(options.run)}
-    if options.prior:
-        training[TRAINERS["GridTransformer"]] = training_of(options.prior)
-    about = {"training": training}
-    model.save_to_preset(options.output, half=options.half, about=about)
-    print(f"{options.output}: {model.count_params():,} parameters")
-
-
-def metrics_of(evaluation, preset):
-    """Figures of the evaluation that are the preset's: a dict from names to numbers."""
-    if "rows" in evaluation:
-        if Path(evaluation["settings"]["model"]).resolve() != preset:
-            return {}
-        return {
-            f"bits/dim, {name}": row["total"]
-            for name, row in evaluation["rows"].items()
-        }
-    return {
-        f"{evaluation['split']} BLEU, "
-        + (
-            "greedy" if entry["num_beams"] == 1 else f"{entry['num_beams']} beams"
-        ): entry["bleu"]
-        for entry in evaluation["entries"]
-        if Path(entry["model"]).resolve().parent == preset
-    }
-
-
-def command_of(recipe, options):
-    """The command that trained it."""
-    words = ["python", f"recipes/{recipe}"]
-    for option, value in options.items():
-        if value is not None and value is not False:  # but 0 is a value
-            words.append(f"--{option.replace('_', '-')}")
-            if value is not True:
-                words.append(str(value))
-    return " ".join(words)
-
-
-def card_of(name, about, evaluation, notes):
-    """The text of the model card."""
-    lines = [f"# {name}", "", f"{about['task']}. Trained on {about['data']}.", ""]
-    for recipe, training in about["training"].items():
-        took = f" It took {training['minutes']} minutes." if training["minutes"] else ""
-        lines += [f"Made by `{command_of(recipe, training['options'])}`.{took}", ""]
-    lines += ["| measured with this preset | |", "| --- | ---: |"]
-    lines += [f"| {key} | {value:.2f} |" for key, value in about["metrics"].items()]
-    signatures = {e["bleu_signature"] for e in evaluation.get("entries", [])}
-    lines += ["", *(f"sacreBLEU: `{signature}`" for signature in signatures)]
-    machine = evaluation["machine"]
-    lines += [f"Measured on {machine['cores']} cores.", "", notes.strip(), ""]
-    return "\n".join(lines)
-
-
-def describe(parser, options):
-    from keras_vqem.models import preset
-
-    folder = preset.preset_folder(options.output).resolve()
-    evaluation = json.loads(options.evaluation.read_text())
-    metrics = metrics_of(evaluation, folder)
-    if not metrics:
-        parser.error(
-            f"{options.evaluation} holds no figures of {folder}. Evaluate the preset "
-            f"itself: pass its folder as --model."
-        )
-    about = {
-        **preset.read_config(folder)["about"],
-        "task": options.task,
-        "data": options.trained_on,
-        "metrics": metrics,
-    }
-    notes = options.notes.read_text() if options.notes else ""
-    preset.describe(folder, card_of(folder.name, about, evaluation, notes), about)
-    print((folder / preset.CARD).read_text())
-
 
 def main(arguments=None):
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    add = parser.add_argument
-    add(
-        "--output", type=Path, required=True, metavar="DIR", help="folder of the preset"
-    )
-    add("--run", type=Path, metavar="RUN", help="finished run to make it of")
-    add("--prior", type=Path, metavar="RUN", help="of train_image_prior.py")
-    add("--half", action="store_true", help="weights in half precision")
-    add("--evaluation", type=Path, metavar="FILE", help="JSON of an evaluate recipe")
-    add("--task", help="what the model does, in a few words")
-    add("--trained-on", help="what it was trained on, in a few words")
-    add("--notes", type=Path, metavar="FILE", help="Markdown: terms of data, limits")
+    add, file = parser.add_argument, {"type": Path, "metavar": "FILE"}
+    run, output_help = {"type": Path, "metavar": "RUN"}, "folder of the preset"
+    add("--output", type=Path, required=True, metavar="DIR", help=output_help)
+    add("--run", **run, help="folder of the finished run to make the preset of")
+    prior_help = "folder of a run of train_image_prior.py, for an image autoencoder"
+    add("--prior", **run, help=prior_help)
+    half_help = "store weights in half precision (default: float32)"
+    add("--half", action="store_true", help=half_help)
+    evaluation_help = "JSON that an evaluating recipe wrote of the preset"
+    add("--evaluation", **file, help=evaluation_help)
+    add("--task", metavar="TEXT", help="what the model does, in a few words")
+    trained_on_help = "what the model was trained on, in a few words"
+    add("--trained-on", metavar="TEXT", help=trained_on_help)
+    notes_help = "Markdown for the card: terms of the data, limits (default: none)"
+    add("--notes", **file, help=notes_help)
     options = parser.parse_args(arguments)
     if bool(options.run) == bool(options.evaluation):
         parser.error("give --run to make a preset, or --evaluation to describe it")
     if options.evaluation and not (options.task and options.trained_on):
         parser.error("--evaluation needs --task and --trained-on")
+
+    from keras_vqem.evaluation import model_card
+    from keras_vqem.models.loading import load_with_prior
+
     try:
         if options.run:
-            make(options)
+            model = load_with_prior(options.run, options.prior)
+            training = model_card.training_record(model, options.run, options.prior)
+            about = {"training": training}
+            model.save_to_preset(options.output, half=options.half, about=about)
+            print(f"{options.output}: {model.count_params():,} parameters")
         else:
-            describe(parser, options)
+            evaluation = json.loads(options.evaluation.read_text())
+            notes = options.notes.read_text() if options.notes else ""
+            words = options.task, options.trained_on, notes
+            print(model_card.describe(options.output, evaluation, *words))
     except (OSError, ValueError, KeyError) as error:
         parser.error(str(error))
 

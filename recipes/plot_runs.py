@@ -3,26 +3,35 @@
     python recipes/plot_runs.py --output out/stability.png \\
         --run "hard EM=runs/hard_em" --run "soft EM=runs/soft_em"
 
-By default the BLEU of real translations of the validation set, that of translations
-written from the codes of the true ones, and the perplexity of the codebook; any other
-metric in metrics.jsonl by --metrics. --against minutes sets what training bought
-against what it took.
+One panel per metric, one line per run. By default the metrics that tell most, as far as
+the runs have them: for translators BLEU of translations of the validation set, BLEU of
+translations from the codes of the references, and perplexity of the codebook; for
+images bits per dimension given the codes, bits per symbol of a predictor, and
+perplexity. Any other metric of metrics.jsonl by --metrics. --against minutes shows what
+training achieved in its time.
 """
 
 import argparse
-import pathlib
+from pathlib import Path
 
 LABELS = {
-    "val_bleu": "validation BLEU",
-    "val_teacher_forced_bleu": "validation BLEU, true codes",
-    "val_random_codes_bleu": "validation BLEU, random codes",
-    "perplexity": "codebook perplexity",
+    "val_bleu": "BLEU, validation",
+    "val_teacher_forced_bleu": "BLEU from codes of references, validation",
+    "val_random_codes_bleu": "BLEU from random codes, validation",
+    "val_reconstruction_bits_per_dim": "bits per dimension given codes, validation",
+    "val_bits_per_symbol": "bits per symbol, validation",
+    "perplexity": "perplexity of the codebook",
+    "val_perplexity": "perplexity of the codebook, validation",
     "code_nll": "predictor, nats per code",
     "token_nll": "decoder, nats per token",
-    "val_reconstruction_bits_per_dim": "validation, bits/dim given the codes",
-    "val_perplexity": "codebook perplexity, validation",
-    "val_bits_per_symbol": "validation, bits per symbol",
 }
+DEFAULT = [
+    "val_bleu",
+    "val_teacher_forced_bleu",
+    "val_reconstruction_bits_per_dim",
+    "val_bits_per_symbol",
+    "perplexity",
+]
 AXES = {
     "epoch": ("epoch", lambda line: line["epoch"]),
     "minutes": ("minutes of training", lambda line: line["training_seconds"] / 60),
@@ -32,52 +41,65 @@ COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
 
 
 def named_run(text):
+    """A name and the folder of a run, from "NAME=FOLDER" or "FOLDER"."""
     name, equals, folder = text.partition("=")
     if not equals:
-        name, folder = pathlib.Path(text).name, text
-    if not (pathlib.Path(folder) / "metrics.jsonl").exists():
+        name, folder = Path(text).name, text
+    if not (Path(folder) / "metrics.jsonl").exists():
         raise argparse.ArgumentTypeError(
             f"{folder} has no metrics.jsonl: give the folder of a run"
         )
     return name, folder
 
 
+def metrics_to_draw(runs, wanted):
+    """Those of the wanted metrics, or of the usual ones, that some run has."""
+    found = {name: set().union(*lines) for name, lines in runs.items()}
+    known = ", ".join(sorted(set().union(*found.values()))) or "no metrics yet"
+    absent = [
+        m for m in wanted or () if not any(m in names for names in found.values())
+    ]
+    if absent:
+        raise ValueError(f"no run has {', '.join(absent)}; the runs have: {known}")
+    metrics = [
+        metric
+        for metric in wanted or DEFAULT
+        if any(metric in names for names in found.values())
+    ]
+    for name, names in found.items():
+        if not names & set(metrics):
+            raise ValueError(
+                f"run {name} has none of the metrics {', '.join(metrics or DEFAULT)}: "
+                f"choose others by --metrics; the runs have: {known}"
+            )
+    return metrics
+
+
 def plot(runs, metrics, against, output):
-    """Draws one panel a metric, one line a run, and writes the picture."""
+    """Draws one panel per metric, one line per run, and writes the picture."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    from keras_vqem.training import RunFolder
-
-    for _, folder in runs:
-        names = {name for line in RunFolder(folder).metrics() for name in line}
-        if not names & set(metrics):
-            names = ", ".join(sorted(names)) or "nothing yet"
-            raise ValueError(f"{folder} has none of the metrics. It has: {names}.")
     figure, axes = plt.subplots(
         1, len(metrics), figsize=(4.2 * len(metrics), 3.4), squeeze=False
     )
     label, position = AXES[against]
     for axis, metric in zip(axes[0], metrics, strict=True):
-        for color, (name, folder) in zip(COLORS, runs, strict=False):
-            lines = [m for m in RunFolder(folder).metrics() if metric in m]
-            if not lines:  # an autoencoder has no bits of a prior
-                continue
-            axis.plot(
-                [position(m) for m in lines],
-                [m[metric] for m in lines],
-                label=name,
-                color=color,
-                marker=".",
-            )
+        for color, (name, lines) in zip(COLORS, runs.items(), strict=False):
+            points = [(position(m), m[metric]) for m in lines if metric in m]
+            if points:  # an autoencoder has no bits of a predictor
+                places, values = zip(*points, strict=True)
+                axis.plot(places, values, label=name, color=color, marker=".")
         axis.set_title(LABELS.get(metric, metric), fontsize=10)
         axis.set_xlabel(label)
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
-    for axis in axes[0]:
         axis.legend(frameon=False, fontsize=9)
+    if against == "epoch":
+        for axis in axes[0]:
+            axis.xaxis.get_major_locator().set_params(integer=True)
     figure.tight_layout()
     output.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(output, dpi=150)
@@ -85,33 +107,36 @@ def plot(runs, metrics, against, output):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     add = parser.add_argument
-    add(
-        "--run",
-        type=named_run,
-        action="append",
-        required=True,
-        metavar="NAME=FOLDER",
-        help=f"up to {len(COLORS)}",
-    )
-    add(
-        "--metrics",
-        nargs="+",
-        default=["val_bleu", "val_teacher_forced_bleu", "perplexity"],
-    )
-    add("--against", choices=list(AXES), default="epoch", help="(%(default)s)")
-    add("--output", type=pathlib.Path, required=True, metavar="PNG")
-    arguments = parser.parse_args(arguments)
-    if len(arguments.run) > len(COLORS):
+    run = {"type": named_run, "action": "append", "required": True}
+    run_help = f"name and folder of a run; may be repeated, up to {len(COLORS)} times"
+    add("--run", **run, metavar="NAME=FOLDER", help=run_help)
+    metrics_help = "metrics to draw (default: the usual ones that some run has)"
+    add("--metrics", nargs="+", metavar="METRIC", help=metrics_help)
+    against_help = "unit of the horizontal axis (default: epoch)"
+    add("--against", choices=list(AXES), default="epoch", help=against_help)
+    output_help = "picture to write"
+    add("--output", type=Path, required=True, metavar="PNG", help=output_help)
+    options = parser.parse_args(arguments)
+    if len(options.run) > len(COLORS):
         parser.error(f"at most {len(COLORS)} runs in one picture")
+    if len(dict(options.run)) < len(options.run):
+        parser.error("two runs have one name: give them names by NAME=FOLDER")
+
+    from keras_vqem.files import read_json_lines
+
     try:
-        plot(arguments.run, arguments.metrics, arguments.against, arguments.output)
-    except ValueError as error:
+        runs = {
+            name: read_json_lines(Path(folder) / "metrics.jsonl")
+            for name, folder in options.run
+        }
+        metrics = metrics_to_draw(runs, options.metrics)
+        plot(runs, metrics, options.against, options.output)
+    except (OSError, ValueError) as error:
         parser.error(str(error))
-    print(f"wrote {arguments.output}")
+    print(f"wrote {options.output}")
 
 
 if __name__ == "__main__":

@@ -113,6 +113,8 @@ def streamed_em(points, start, steps, seed, num_samples):
 
 def measure(method, points, temperature, train, exact=None):
     """Trains; a row of the table. `exact` is that of the exact counterpart, if any."""
+    from keras_vqem.layers.bottlenecks.code_metrics import perplexity
+
     began = time.perf_counter()
     path = train()
     seconds = time.perf_counter() - began
@@ -126,7 +128,7 @@ def measure(method, points, temperature, train, exact=None):
         "inertia": inertia(points, codebook),
         "relative": inertia(points, codebook) / inertia(points, target),
         "off": np.sqrt(squared_distances(target, codebook).min(axis=-1)).mean(),
-        "perplexity": np.exp(-np.sum(use * np.log(np.maximum(use, 1e-30)))),
+        "perplexity": float(perplexity(use)),
         "seconds": seconds,
         "onward": inertia(points, onward) / inertia(points, codebook),
         "path": path,

@@ -3,10 +3,10 @@
     python recipes/sample_images.py --model runs/image_em --prior runs/image_em_prior \\
         --data data --output out/pictures
 
-Writes reconstructions.png (test images above what is left of them after the codes),
-interpolations.png (from one image to another, through the codebook) and, with a
-prior, samples.png (images that never were) and inpainting.png (the lower half of test
-images imagined from the upper one: original, given half, completions).
+Writes reconstructions.png (test images above their reconstructions from codes),
+interpolations.png (from one image to another, through the codebook) and, with a prior,
+samples.png (new images) and inpainting.png (the lower half of test images imagined from
+the upper one: original, given half, completions).
 """
 
 import argparse
@@ -22,7 +22,7 @@ def reconstructions(model, images, columns):
 
 
 def interpolations(model, images, columns):
-    """Each row leads from one image to another."""
+    """Rows of images, each leading from one image to another."""
     import numpy as np
 
     first, last = np.split(np.asarray(model.compressed(images)), 2)
@@ -36,13 +36,13 @@ def interpolations(model, images, columns):
 
 
 def inpainting(model, prior, images, completions, seed):
-    """Columns: images, the half that is given, and completions of it."""
+    """Columns: images, the half that is given, and completions of that half."""
     import numpy as np
 
     middle = images.shape[1] // 2
     given, shown = images.copy(), images.copy()
-    # A code knows of its cell's neighbours. These must not tell of what is to be
-    # imagined, so the last row that is known goes on.
+    # A code depends on neighbouring cells too. These must not give away what is to be
+    # imagined, so the last known row of pixels is repeated below.
     given[:, middle:] = images[:, middle - 1 : middle]
     shown[:, middle:] = 128
     codes = np.asarray(model.encode(given))
@@ -61,17 +61,27 @@ def main(arguments=None):
     from keras_vqem.training import image_run
 
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
-    add("--model", required=True, metavar="RUN", help="run, .keras file or preset")
-    add("--prior", metavar="RUN", help="of train_image_prior.py (the model's own)")
+    add(
+        "--model",
+        required=True,
+        metavar="RUN",
+        help="finished run, .keras file or preset",
+    )
+    prior_help = "run of train_image_prior.py (default: the prior of the model, if any)"
+    add("--prior", metavar="RUN", help=prior_help)
     image_run.add_data_arguments(parser)
-    add("--output", type=Path, required=True, metavar="DIR", help="for the pictures")
-    add("--columns", default=10, **number, help="images in a row: 10")
-    add("--rows", default=4, **number, help="of a picture: 4")
-    add("--temperature", type=float, default=1.0, help="of samples: 1.0")
-    add("--seed", type=int, default=0, help="of samples: 0")
+    output_help = "folder for the pictures"
+    add("--output", type=Path, required=True, metavar="DIR", help=output_help)
+    add("--columns", default=10, **number, help="images per row (default: 10)")
+    add("--rows", default=4, **number, help="rows per picture (default: 4)")
+    temperature_help = "temperature of samples, 0 for the most probable (default: 1.0)"
+    add("--temperature", type=float, default=1.0, metavar="T", help=temperature_help)
+    add("--seed", default=0, **number, help="seed of samples (default: 0)")
     options = parser.parse_args(arguments)
     if min(options.columns, options.rows) < 1:
         parser.error("--columns and --rows must be at least 1")
+    if options.temperature < 0:
+        parser.error("--temperature must not be negative")
 
     import numpy as np
 

@@ -1,31 +1,36 @@
 """What the codes of a `LatentNMT` carry: reconstructions from them, and their use.
 
-Three translations of one text tell where quality is lost. From the codes of the true
-translation (`reconstruct`), BLEU is the most that codes and decoder allow; from codes
-the predictor finds (`model.translate`), it is what the model does; from random codes,
-it is what the decoder reads off the source alone, without listening to codes.
+Three translations of one text tell where quality is lost. BLEU from the codes of the
+true translation (`reconstruct`) is the most that codes and decoder allow; BLEU from
+the predicted codes (`model.translate`) is what the model achieves; BLEU from random
+codes is what the decoder knows from the source alone.
 """
 
 import dataclasses
 import weakref
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 import tensorflow as tf
 
-# Per model its two graphs, so that validation does not trace anew after each epoch.
+from keras_vqem.layers.bottlenecks.code_metrics import perplexity
+from keras_vqem.models import LatentNMT
+
+# Two graphs per model, kept so that validation does not trace again every epoch.
 _graphs = weakref.WeakKeyDictionary()
 
 
 @dataclasses.dataclass(frozen=True)
-class CodeUsage:
-    """How a text uses the codebook; of several groups the means.
+class CodeStatistics:
+    """How a text uses the codebook; the mean over groups where there are several.
 
     Attributes:
-        perplexity: exp of the entropy of the codes' shares: as many codes, used
-            equally often, would be as hard to guess.
+        perplexity: Perplexity of the codes: as many codes, used equally often, would
+            be as hard to guess.
         used: Share of the codebook that occurs at all, from 0 to 1.
         codes: Number of codes counted.
-        per_sentence: Mean number of codes of a sentence.
+        per_sentence: Mean number of codes per sentence.
     """
 
     perplexity: float
@@ -34,17 +39,22 @@ class CodeUsage:
     per_sentence: float
 
 
-def encode(model, sources, targets, batch_size=128):
-    """The codes of sentences.
+def encode(
+    model: LatentNMT,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    batch_size: int = 128,
+) -> list[np.ndarray]:
+    """Returns the codes of sentences.
 
     Args:
         model: A `keras_vqem.models.LatentNMT`.
-        sources: A list of strings.
-        targets: A list of strings, their translations.
-        batch_size: How many are encoded at a time.
+        sources: List of strings, the sentences to translate.
+        targets: List of strings, their translations.
+        batch_size: Number of sentences encoded at a time.
 
     Returns:
-        A list of int32 arrays, one a sentence, in the order given.
+        List of int32 arrays, one per sentence, in the order given.
     """
     found = [None] * len(sources)
     for places, source_ids, target_ids in _batches(model, sources, targets, batch_size):
@@ -54,24 +64,31 @@ def encode(model, sources, targets, batch_size=128):
     return found
 
 
-def reconstruct(model, sources, targets, codes="own", seed=0, batch_size=128):
-    """Translations that the model writes from the codes of true ones.
+def reconstruct(
+    model: LatentNMT,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    codes: Literal["own", "random"] = "own",
+    seed: int = 0,
+    batch_size: int = 128,
+) -> list[str]:
+    """Writes translations from given codes instead of predicted ones.
 
     Args:
         model: A `keras_vqem.models.LatentNMT`.
-        sources: A list of strings.
-        targets: A list of strings, their translations.
-        codes: `"own"`: those of `targets`. `"random"`: as many, each drawn evenly
-            from the codebook.
-        seed: Of the random codes, which depend on it and on the sentence's place in
-            the list alone.
-        batch_size: How many are written at a time.
+        sources: List of strings, the sentences to translate.
+        targets: List of strings, their true translations.
+        codes: `"own"` for the codes of `targets`, `"random"` for as many codes drawn
+            uniformly from the codebook.
+        seed: Seed of the random codes. A sentence's codes depend only on the seed and
+            on its place in the list.
+        batch_size: Number of sentences written at a time.
 
     Returns:
-        A list of strings, in the order given.
+        List of strings, in the order given.
     """
     if codes not in ("own", "random"):
-        raise ValueError(f'codes must be "own" or "random", not {codes!r}.')
+        raise ValueError(f'`codes` must be "own" or "random", received {codes!r}.')
     num_codes = model.bottleneck.num_codes
     encode_ids, decode_ids = _functions(model)
     found = [None] * len(sources)
@@ -88,46 +105,67 @@ def reconstruct(model, sources, targets, codes="own", seed=0, batch_size=128):
     return found
 
 
-def usage(codes, num_codes, groups=1):
-    """Counts codes.
+def count(codes: np.ndarray, num_codes: int) -> np.ndarray:
+    """Counts codes, for each group by itself.
 
     Args:
-        codes: A list of integer arrays, one a sentence, as `encode` returns them.
+        codes: Integer array `[..., groups]`.
         num_codes: Size of the codebook.
-        groups: Number of codes at one position, each of a codebook of its own.
 
     Returns:
-        A `CodeUsage`.
+        float64 array `[groups, num_codes]`.
+
+    Example:
+
+    >>> from keras_vqem.evaluation import codes
+    >>> codes.count(np.array([[0, 2], [0, 1]]), num_codes=3).tolist()
+    [[2.0, 0.0, 0.0], [0.0, 1.0, 1.0]]
+    """
+    groups = np.reshape(codes, (-1, np.shape(codes)[-1])).T
+    counts = [np.bincount(group, minlength=num_codes) for group in groups]
+    return np.stack(counts).astype("float64")
+
+
+def usage(
+    codes: Sequence[np.ndarray], num_codes: int, groups: int = 1
+) -> CodeStatistics:
+    """Measures how sentences use the codebook.
+
+    Args:
+        codes: List of integer arrays, one per sentence, as returned by `encode`.
+        num_codes: Size of the codebook.
+        groups: Number of codes per position, each from a codebook of its own.
+
+    Returns:
+        A `CodeStatistics`.
 
     Example:
 
     >>> from keras_vqem.evaluation import codes
     >>> codes.usage([np.array([0, 1]), np.array([2, 3])], num_codes=8)
-    CodeUsage(perplexity=4.0, used=0.5, codes=4, per_sentence=2.0)
+    CodeStatistics(perplexity=4.0, used=0.5, codes=4, per_sentence=2.0)
     """
     flat = np.concatenate(codes).reshape(-1, groups)
     if not flat.size:
         raise ValueError("There are no codes to count: give at least one sentence.")
-    shares = np.stack([np.bincount(c, minlength=num_codes) for c in flat.T])
-    shares = shares / len(flat)
-    entropy = -np.sum(shares * np.log(np.where(shares > 0, shares, 1)), axis=1)
-    return CodeUsage(
-        perplexity=round(float(np.exp(entropy).mean()), 6),
-        used=float((shares > 0).mean()),
+    counts = count(flat, num_codes)
+    return CodeStatistics(
+        perplexity=round(float(np.mean(perplexity(counts))), 6),
+        used=float((counts > 0).mean()),
         codes=flat.size,
         per_sentence=flat.size / len(codes),
     )
 
 
-def groups_of(model):
-    """The number of codes at one position of a `LatentNMT`."""
+def groups_of(model: LatentNMT) -> int:
+    """Returns the number of codes per position of a `LatentNMT`."""
     return int(np.prod(model.bottleneck.groups.code_shape, dtype=int))
 
 
-def _functions(model):
-    """`encode_ids` and `decode_ids` as graphs."""
+def _functions(model: LatentNMT) -> tuple:
+    """Returns `encode_ids` and `decode_ids` as graphs."""
     if model not in _graphs:
-        # A strong reference from the value would keep the key alive for ever.
+        # A strong reference from the value would keep the key alive forever.
         self = weakref.ref(model)
         spec = tf.TensorSpec([None, None], tf.int32)
         _graphs[model] = (
@@ -147,9 +185,9 @@ def _functions(model):
     return _graphs[model]
 
 
-def _batches(model, sources, targets, batch_size):
+def _batches(model, sources, targets, batch_size) -> Iterator[tuple]:
     """Yields places in the lists and their padded ids, long targets first."""
-    if not hasattr(model, "encode_ids"):
+    if not isinstance(model, LatentNMT):
         raise ValueError(
             f"{type(model).__name__} has no codes. Pass a keras_vqem.models.LatentNMT."
         )

@@ -1,34 +1,40 @@
-"""Bits a dimension of images through codes: a bound, and what it consists of.
+"""Bits per dimension of images through codes: a bound, and its parts.
 
 To send an image one sends its codes, then the pixels given the codes:
 
     bits = -log2 p(codes) - log2 p(image | codes)
 
-with the codes that would be sent, the nearest ones. Any code can be sent, so this is
-an upper bound of -log2 p(image) whatever the prior. The paper's accounting (soft
-labels for the prior, their mean for the decoder) is none; `paper_accounting` computes
-it for comparison.
+with the codes that would be sent, the nearest ones. Any codes may be sent, so this is
+an upper bound of -log2 p(image), whatever the prior. The paper's accounting (soft
+labels for the prior, their mean for the decoder) is not a bound; `paper_accounting`
+computes it for comparison.
 """
 
 import dataclasses
 import math
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from keras_vqem.evaluation import codes as code_counts
+from keras_vqem.layers.bottlenecks.code_metrics import perplexity
+from keras_vqem.models import GridTransformer, ImageVQVAE
+
 
 @dataclasses.dataclass(frozen=True)
 class ImageBits:
-    """Means over images.
+    """Bits per dimension and other means over images.
 
     Attributes:
-        total, reconstruction, prior: Bits a dimension; the first is the sum of the
-            others.
-        psnr: Of the expected image, in dB; the mean over images.
-        perplexity: exp of the entropy of the codes' shares, the mean over slots.
-        used: Share of the codes that occur at all.
-        images: How many were measured.
+        total: Bits per dimension, the sum of `reconstruction` and `prior`.
+        reconstruction: Bits per dimension of the pixels given the codes.
+        prior: Bits per dimension of the codes.
+        psnr: Peak signal-to-noise ratio of the expected image, in dB.
+        perplexity: Perplexity of the codes, the mean over slots.
+        used: Share of the codebook that occurs at all, from 0 to 1.
+        images: Number of images measured.
     """
 
     total: float
@@ -40,44 +46,57 @@ class ImageBits:
     images: int
 
 
-class UniformPrior:
-    """All codes are as likely: log2 `num_codes` bits each."""
+class Prior(Protocol):
+    """What `evaluate` needs of a prior."""
 
-    def __init__(self, num_codes):
+    def nats(self, codes: np.ndarray) -> np.ndarray:
+        """Returns the cost of codes `[B, rows, columns, slots]` in nats, `[B]`."""
+
+
+class UniformPrior:
+    """Prior under which all codes are equally likely: log2 `num_codes` bits per code.
+
+    Args:
+        num_codes: Size of the codebook.
+    """
+
+    def __init__(self, num_codes: int):
         self.num_codes = num_codes
 
-    def nats(self, codes):
-        """[B] for codes [B, ...]."""
+    def nats(self, codes: np.ndarray) -> np.ndarray:
+        """Returns the cost of codes `[B, ...]` in nats, `[B]`."""
         number = math.prod(codes.shape[1:])
         return np.full(len(codes), number * math.log(self.num_codes))
 
 
 class UnigramPrior:
-    """Each slot of a cell has its own frequencies of codes, wherever the cell is.
+    """Prior of code frequencies: one distribution per slot, shared by all cells.
 
     Args:
-        codes: Integers [N, rows, columns, slots] of training images.
+        codes: Integer array `[N, rows, columns, slots]`, codes of training images.
         num_codes: Size of the codebook.
     """
 
-    def __init__(self, codes, num_codes):
-        codes = np.asarray(codes)
-        slots = codes.reshape(-1, codes.shape[-1]).T
+    def __init__(self, codes: np.ndarray, num_codes: int):
         # One more of each, so that no code is impossible.
-        counts = np.stack([np.bincount(s, minlength=num_codes) for s in slots]) + 1.0
+        counts = code_counts.count(codes, num_codes) + 1.0
         self.log_p = np.log(counts / counts.sum(axis=-1, keepdims=True))
 
-    def nats(self, codes):
-        """[B] for codes [B, rows, columns, slots]."""
+    def nats(self, codes: np.ndarray) -> np.ndarray:
+        """Returns the cost of codes `[B, rows, columns, slots]` in nats, `[B]`."""
         codes = np.asarray(codes)
         picked = self.log_p[np.arange(codes.shape[-1]), codes]
         return -picked.reshape(len(codes), -1).sum(axis=-1)
 
 
 class PredictorPrior:
-    """A trained `keras_vqem.models.GridTransformer`."""
+    """Prior by a trained predictor.
 
-    def __init__(self, predictor):
+    Args:
+        predictor: A `keras_vqem.models.GridTransformer` over the codes.
+    """
+
+    def __init__(self, predictor: GridTransformer):
         self.predictor = predictor
         self._graph = tf.function(
             lambda inputs: ops.sum(
@@ -85,16 +104,35 @@ class PredictorPrior:
             )
         )
 
-    def nats(self, codes, samples=None):
-        """[B] for codes [B, rows, columns, slots], or with soft labels `samples`."""
+    def nats(self, codes: np.ndarray, samples: np.ndarray | None = None) -> np.ndarray:
+        """Returns the cost of codes in nats.
+
+        Args:
+            codes: Integer array `[B, rows, columns, slots]`.
+            samples: Integer array `[B, rows, columns, slots, m]` of draws whose mean
+                cost is charged instead, or None.
+
+        Returns:
+            float array `[B]`.
+        """
         inputs = {"symbols": ops.cast(codes, "int32")}
         if samples is not None:
             inputs["samples"] = ops.cast(samples, "int32")
         return np.asarray(self._graph(inputs))
 
 
-def encode(model, images, batch_size=100):
-    """Codes [N, rows, columns, slots], uint8 if they fit, of images, uint8."""
+def encode(model: ImageVQVAE, images: np.ndarray, batch_size: int = 100) -> np.ndarray:
+    """Returns the codes of images.
+
+    Args:
+        model: A `keras_vqem.models.ImageVQVAE`.
+        images: uint8 array `[N, H, W, 3]`.
+        batch_size: Number of images encoded at a time.
+
+    Returns:
+        Array `[N, rows, columns, slots]`: uint8 if the codebook has at most 256 codes,
+        int32 otherwise.
+    """
     graph = tf.function(model.encode)
     dtype = "uint8" if model.bottleneck.num_codes <= 256 else "int32"
     return np.concatenate(
@@ -102,14 +140,19 @@ def encode(model, images, batch_size=100):
     )
 
 
-def evaluate(model, images, prior, batch_size=100):
-    """Measures an `ImageVQVAE` with codes.
+def evaluate(
+    model: ImageVQVAE,
+    images: np.ndarray,
+    prior: Prior,
+    batch_size: int = 100,
+) -> ImageBits:
+    """Measures an autoencoder with codes.
 
     Args:
-        model: The model.
-        images: uint8 [N, H, W, 3].
-        prior: Has `nats(codes)`; one of the classes here.
-        batch_size: How many images at a time.
+        model: A `keras_vqem.models.ImageVQVAE`.
+        images: uint8 array `[N, H, W, 3]`.
+        prior: Prior over the codes: one of the classes of this module.
+        batch_size: Number of images measured at a time.
 
     Returns:
         An `ImageBits`.
@@ -131,30 +174,41 @@ def evaluate(model, images, prior, batch_size=100):
     )
     scale = 1.0 / (math.log(2.0) * math.prod(images.shape[1:]))
     reconstruction, prior_bits = nats.mean() * scale, prior_nats.mean() * scale
-    slots = codes.reshape(-1, codes.shape[-1]).T
-    shares = np.stack(
-        [np.bincount(s, minlength=model.bottleneck.num_codes) for s in slots]
-    ) / len(slots[0])
-    entropy = -np.sum(shares * np.log(np.maximum(shares, 1e-30)), axis=-1)
+    counts = code_counts.count(codes, model.bottleneck.num_codes)
     return ImageBits(
         float(reconstruction + prior_bits),
         float(reconstruction),
         float(prior_bits),
         float(psnrs.mean()),
-        float(np.exp(entropy).mean()),
-        float((shares > 0).mean()),
+        float(np.mean(perplexity(counts))),
+        float((counts > 0).mean()),
         len(images),
     )
 
 
-def paper_accounting(model, images, predictor, num_samples, seed=0, batch_size=100):
-    """The paper's log perplexity, bits a dimension: not a bound.
+def paper_accounting(
+    model: ImageVQVAE,
+    images: np.ndarray,
+    predictor: GridTransformer,
+    num_samples: int,
+    seed: int = 0,
+    batch_size: int = 100,
+) -> tuple[float, float, float]:
+    """Computes the paper's log perplexity in bits per dimension, which is not a bound.
 
-    Codes are drawn; the decoder sees their mean, the prior is charged the mean cross
-    entropy of the draws. For models that are trained on draws: soft EM.
+    Codes are drawn; the decoder sees the mean of the draws, and the prior is charged
+    their mean cross entropy. It is meant for models trained on draws (soft EM).
+
+    Args:
+        model: A `keras_vqem.models.ImageVQVAE` whose bottleneck draws samples.
+        images: uint8 array `[N, H, W, 3]`.
+        predictor: A `keras_vqem.models.GridTransformer` over the codes.
+        num_samples: Number of draws per code.
+        seed: Seed of the draws.
+        batch_size: Number of images measured at a time.
 
     Returns:
-        Total, reconstruction and prior.
+        Bits per dimension: total, reconstruction and prior.
     """
     bottleneck, prior = model.bottleneck, PredictorPrior(predictor)
     state = bottleneck.seed_generator.state
@@ -173,16 +227,26 @@ def paper_accounting(model, images, predictor, num_samples, seed=0, batch_size=1
     return float(reconstruction + prior_bits), float(reconstruction), float(prior_bits)
 
 
-def gaussian_bound(model, images, num_samples=1, seed=0, batch_size=100):
-    """The bound of a VAE, an `ImageVQVAE` with a `GaussianBottleneck`.
+def gaussian_bound(
+    model: ImageVQVAE,
+    images: np.ndarray,
+    num_samples: int = 1,
+    seed: int = 0,
+    batch_size: int = 100,
+) -> ImageBits:
+    """Measures a VAE: an autoencoder with a `GaussianBottleneck`.
 
     Args:
+        model: The autoencoder.
+        images: uint8 array `[N, H, W, 3]`.
         num_samples: 1 for the ELBO with the exact KL divergence; more for the
             importance-weighted bound of Burda et al. (2015), which is tighter.
+        seed: Seed of the noise.
+        batch_size: Number of images measured at a time.
 
     Returns:
-        An `ImageBits` without codes; of the importance-weighted bound only the total
-        is known.
+        An `ImageBits`. What it has of codes is NaN; of the importance-weighted bound
+        only the total is known, and its parts are NaN.
     """
 
     @tf.function
@@ -198,7 +262,7 @@ def gaussian_bound(model, images, num_samples=1, seed=0, batch_size=100):
             )
             z = mean + spread * noise
             log_p = model.log_prob(images, ops.cast(z, model.compute_dtype))
-            # Of the two normal densities the constants cancel.
+            # The constants of the two normal densities cancel.
             log_ratio = 0.5 * (ops.square(noise) + log_variance - ops.square(z))
             log_w.append((log_p, ops.sum(log_ratio, axis=axes)))
         kl = ops.sum(found["kl"], axis=tuple(range(1, len(found["kl"].shape))))
@@ -230,8 +294,16 @@ def gaussian_bound(model, images, num_samples=1, seed=0, batch_size=100):
     )
 
 
-def psnr(images, others):
-    """Peak signal to noise ratio [B], dB, of uint8 images; 100 where they are alike."""
+def psnr(images: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Returns the peak signal-to-noise ratio of images, in dB.
+
+    Args:
+        images: uint8 array `[B, H, W, 3]`.
+        others: uint8 array of the same shape, what became of them.
+
+    Returns:
+        float array `[B]`, 100 where the two images are equal.
+    """
     difference = images.astype("float64") - others.astype("float64")
     error = np.square(difference).mean(axis=(1, 2, 3))
     return 10.0 * np.log10(255.0**2 / np.maximum(error, 255.0**2 * 1e-10))

@@ -1,4 +1,6 @@
-"""Pictures of many small images: tables of them, as PNG files."""
+"""Pictures of many small images, in rows and columns, as PNG files."""
+
+import os
 
 import numpy as np
 import tensorflow as tf
@@ -6,16 +8,16 @@ import tensorflow as tf
 from keras_vqem.files import replacing
 
 
-def grid(rows, zoom=3, gap=2):
-    """One image of rows of images.
+def grid(rows: np.ndarray, zoom: int = 3, gap: int = 2) -> np.ndarray:
+    """Joins images to one image of rows and columns.
 
     Args:
-        rows: uint8 [R, C, H, W, 3].
-        zoom: How many pixels high and wide a pixel becomes.
-        gap: White pixels between images.
+        rows: uint8 array `[R, C, H, W, 3]`: R rows of C images.
+        zoom: Factor by which images are enlarged.
+        gap: Number of white pixels between images.
 
     Returns:
-        uint8 [height, width, 3].
+        uint8 array `[height, width, 3]`.
 
     Example:
 
@@ -32,7 +34,16 @@ def grid(rows, zoom=3, gap=2):
     return np.pad(whole, [(0, gap), (0, gap), (0, 0)], constant_values=255)
 
 
-def save_grid(path, rows, zoom=3, gap=2):
-    """Writes `grid(rows, zoom, gap)` to a PNG file."""
+def save_grid(
+    path: str | os.PathLike, rows: np.ndarray, zoom: int = 3, gap: int = 2
+) -> None:
+    """Writes `grid(rows, zoom, gap)` to a PNG file.
+
+    Args:
+        path: File to write.
+        rows: uint8 array `[R, C, H, W, 3]`: R rows of C images.
+        zoom: Factor by which images are enlarged.
+        gap: Number of white pixels between images.
+    """
     with replacing(path) as part:
         part.write_bytes(tf.io.encode_png(grid(rows, zoom, gap)).numpy())

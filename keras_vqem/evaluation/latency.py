@@ -1,6 +1,7 @@
 """How long functions take, measured side by side."""
 
 import time
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -9,28 +10,40 @@ from keras_vqem.layers.checks import whole_number
 
 
 class Latency(NamedTuple):
-    """Milliseconds a call takes: the median and the 95th percentile of the rounds."""
+    """Duration of a call over several rounds.
+
+    Attributes:
+        median_ms: Median, in milliseconds.
+        p95_ms: 95th percentile, in milliseconds.
+        rounds: Number of timed calls.
+    """
 
     median_ms: float
     p95_ms: float
     rounds: int
 
 
-def measure(functions, rounds=30, warmup=3, clock=time.perf_counter):
-    """Times functions in turns, so that a busy spell of the machine meets all alike.
+def measure(
+    functions: Mapping[str, Callable[[], object]],
+    rounds: int = 30,
+    warmup: int = 3,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, Latency]:
+    """Times functions in turns, so that a busy moment of the machine affects all.
 
     Each round calls every function once, and each round starts with another one.
 
     Args:
-        functions: A dict from names to functions without arguments. A function must
+        functions: Dict from names to functions without arguments. A function must
             return only when its work is done: end with `.numpy()` where TensorFlow
             may still be computing.
-        rounds: The number of timed calls of each function.
-        warmup: The number of rounds before these, not timed: tracing, caches.
-        clock: A function that returns the time in seconds.
+        rounds: Number of timed calls per function.
+        warmup: Number of calls per function before these, not timed, for tracing and
+            caches.
+        clock: Function that returns the time in seconds.
 
     Returns:
-        A dict from the same names, in the same order, to `Latency`.
+        Dict from the same names, in the same order, to `Latency`.
 
     Example:
 
@@ -62,16 +75,16 @@ def measure(functions, rounds=30, warmup=3, clock=time.perf_counter):
     }
 
 
-def table(latencies, baseline=None):
+def table(latencies: Mapping[str, Latency], baseline: str | None = None) -> str:
     """Writes latencies as a Markdown table.
 
     Args:
-        latencies: What `measure` returns.
-        baseline: The name whose median the others are divided by: a ratio of 0.5
-            takes half its time. None: the first.
+        latencies: Dict from names to `Latency`, as returned by `measure`.
+        baseline: Name whose median the others are divided by, or None for the first.
+            A ratio of 0.5 means half its time.
 
     Returns:
-        The table as a string, a line for each name.
+        The table as text, one line per name.
 
     Example:
 

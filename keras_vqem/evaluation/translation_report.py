@@ -2,36 +2,128 @@
 
 import dataclasses
 import itertools
+import sys
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from keras_vqem.evaluation import codes, latency, translation_scores
+from keras_vqem.models import LatentNMT, Transformer
+from keras_vqem.text import ParallelCorpus
+
+# A row with a larger share of empty translations gets no speed ratio.
+MOSTLY_EMPTY = 0.5
 
 
-def quality(model, corpus, batch_size=64, **options):
-    """Translates a corpus and scores it.
+def empty_share(translations: Sequence[str]) -> float:
+    """Returns the share of translations without a letter or digit, from 0 to 1.
+
+    Example:
+
+    >>> empty_share(["Ein Hund.", "", " . "])
+    0.6666666666666666
+    """
+    return float(np.mean([not any(map(str.isalnum, text)) for text in translations]))
+
+
+def evaluate(
+    models: Mapping[str, Transformer | LatentNMT],
+    corpus: ParallelCorpus,
+    num_beams: Sequence[int] = (1,),
+    drop_repeats: bool = False,
+    rescorer: Transformer | None = None,
+    batch_size: int = 64,
+    rounds: int = 50,
+) -> tuple[list[dict], dict[str, list[str]]]:
+    """Measures translators: quality, use of codes, latency, speed beside the first.
+
+    Says on stderr what it is doing.
+
+    Args:
+        models: Dict from names to translators. Speeds are compared with the first.
+        corpus: Sentences to translate and their references.
+        num_beams: Numbers of beams to try with each model; 1 is greedy.
+        drop_repeats: Whether a `LatentNMT` leaves out words that repeat the word
+            before them.
+        rescorer: A `Transformer` that chooses among the beams of a `LatentNMT`, or
+            None.
+        batch_size: Number of sentences translated at a time for the scores. Latencies
+            are measured for 1 and for 32.
+        rounds: Number of timed batches per row.
+
+    Returns:
+        List of entries, one dict per row of the table, and a dict from the names of
+        rows to lists of translations.
+    """
+    entries, outputs, timed = [], {}, {}
+    for name, model in models.items():
+        has_codes, found = isinstance(model, LatentNMT), None
+        for number in num_beams:
+            row = f"{name}, {'greedy' if number == 1 else f'{number} beams'}"
+            print(f"translating: {row}", file=sys.stderr, flush=True)
+            settings = {"num_beams": number}
+            if drop_repeats and has_codes:
+                settings["drop_repeats"] = True
+            options = dict(settings)
+            if rescorer is not None and number > 1 and has_codes:
+                options["rescorer"], settings["rescored"] = rescorer, True
+            outputs[row], scores = quality(model, corpus, batch_size, **options)
+            entry = {"name": row, "translator": name, "class": type(model).__name__}
+            entries.append({**entry, **settings, **scores})
+            timed[row] = model, options
+            if has_codes:
+                found = found or code_quality(model, corpus, batch_size)
+                entries[-1]["codes"] = found
+    for size in (1, 32):
+        print(f"timing batches of {size}", file=sys.stderr, flush=True)
+        times = latencies(timed, corpus.sources, size, rounds)
+        for entry in entries:
+            measured = times[entry["name"]]._asdict()
+            entry.setdefault("latency", {})[str(size)] = measured
+    add_speedups(entries)
+    return entries, outputs
+
+
+def quality(
+    model: Transformer | LatentNMT,
+    corpus: ParallelCorpus,
+    batch_size: int = 64,
+    **options,
+) -> tuple[list[str], dict]:
+    """Translates a corpus and scores the translations.
 
     Args:
         model: A translator.
-        corpus: A `keras_vqem.text.ParallelCorpus`.
-        batch_size: How many are translated at a time.
-        **options: Of `model.translate_ids`, such as `num_beams`.
+        corpus: Sentences to translate and their references.
+        batch_size: Number of sentences translated at a time.
+        **options: Options of `model.translate_ids`, such as `num_beams`.
 
     Returns:
-        The translations, and a dict of `TranslationScores`' fields and `parameters`.
+        List of translations, and a dict: the fields of `TranslationScores`,
+        `empty_share` and `parameters`.
     """
     found = model.translate(corpus.sources, batch_size=batch_size, **options)
-    scores = translation_scores.score(found, corpus.targets)
-    return found, {**dataclasses.asdict(scores), "parameters": model.count_params()}
+    scores = dataclasses.asdict(translation_scores.score(found, corpus.targets))
+    scores["empty_share"] = empty_share(found)
+    return found, {**scores, "parameters": model.count_params()}
 
 
-def code_quality(model, corpus, batch_size=64, seed=0):
-    """What the codes of a `LatentNMT` carry.
+def code_quality(
+    model: LatentNMT, corpus: ParallelCorpus, batch_size: int = 64, seed: int = 0
+) -> dict:
+    """Measures what the codes of a `LatentNMT` carry.
+
+    Args:
+        model: A `keras_vqem.models.LatentNMT`.
+        corpus: Sentences and their references.
+        batch_size: Number of sentences per batch.
+        seed: Seed of the random codes.
 
     Returns:
-        A dict: `CodeUsage`'s fields over the corpus, and the BLEU of translations
-        written from the codes of the references, `bleu_from_own_codes`, and from
-        random ones, `bleu_from_random_codes`.
+        Dict: the size of the codebook `num_codes`, the fields of `CodeStatistics`
+        over the corpus, and the BLEU of translations written from the codes of the
+        references, `bleu_from_own_codes`, and from random codes,
+        `bleu_from_random_codes`.
     """
     sides = corpus.sources, corpus.targets
     used = codes.usage(
@@ -48,23 +140,29 @@ def code_quality(model, corpus, batch_size=64, seed=0):
     return found
 
 
-def latencies(entries, sources, batch_size, rounds=50, seed=0):
-    """Times translators, ids to ids, on the same sentences in turns.
+def latencies(
+    entries: Mapping[str, tuple[Transformer | LatentNMT, dict]],
+    sources: Sequence[str],
+    batch_size: int,
+    rounds: int = 50,
+    seed: int = 0,
+) -> dict[str, latency.Latency]:
+    """Times translators from ids to ids, in turns on the same sentences.
 
     Args:
-        entries: A dict from names to pairs of a model and a dict of options of
+        entries: Dict from names to pairs of a model and a dict of options of
             `translate_ids`.
-        sources: A list of strings to take sentences from, in random order. A round
-            translates the next `batch_size` of them with each model.
-        batch_size: How many are translated at a time.
-        rounds: The number of timed batches.
-        seed: Of the order.
+        sources: List of sentences. Each round takes the next `batch_size` of them, in
+            random order, and every model translates them.
+        batch_size: Number of sentences per batch.
+        rounds: Number of timed batches per entry.
+        seed: Seed of the random order.
 
     Returns:
-        A dict from the names to `keras_vqem.evaluation.latency.Latency`.
+        Dict from the names to `keras_vqem.evaluation.latency.Latency`.
     """
     order = np.random.default_rng(seed).permutation(len(sources))
-    # A small set is gone through again, so that every batch is full.
+    # A small set is repeated, so that every batch is full.
     places = itertools.cycle(order.tolist())
     batches = [
         [sources[place] for place in itertools.islice(places, batch_size)]
@@ -82,37 +180,72 @@ def _caller(graph, feed):
     return lambda: graph(next(feed)).numpy()
 
 
-def add_speedups(entries):
+def writes(entry: Mapping) -> bool:
+    """Tells whether a row has translations, and so a latency that means something.
+
+    It has not if more than half of its translations are empty.
+    """
+    return entry["empty_share"] <= MOSTLY_EMPTY
+
+
+def add_speedups(entries: Sequence[dict]) -> None:
     """Adds to each entry's latencies how many times faster it is than the baselines.
 
-    These are the entries of the first model: a teacher, greedy and with beams.
+    Baselines are the entries of the first translator, such as a teacher, greedy and
+    with beams. An entry that writes (almost) nothing gets no ratio, and is none to
+    compare with: see `writes`.
+
+    Args:
+        entries: List of entries as `evaluate` makes them; each latency gets a dict
+            `speedup` from the names of baselines to ratios.
     """
-    baselines = [e for e in entries if e["model"] == entries[0]["model"]]
+    first = entries[0]["translator"]
+    baselines = [e for e in entries if e["translator"] == first and writes(e)]
     for entry in entries:
         for size, times in entry["latency"].items():
             times["speedup"] = {
                 base["name"]: base["latency"][size]["median_ms"] / times["median_ms"]
                 for base in baselines
+                if writes(entry)
             }
 
 
-def table(entries):
-    """The entries as a Markdown table; codes in a second one where there are any."""
+def table(entries: Sequence[dict]) -> str:
+    """Writes entries as a Markdown table, and codes, where there are any, as a second.
+
+    Args:
+        entries: List of entries as `evaluate` returns them.
+
+    Returns:
+        The tables as text, with a remark per row that writes (almost) nothing.
+    """
+    sizes = list(entries[0]["latency"])
+    baselines = {
+        size: list(dict.fromkeys(n for e in entries for n in _speedup(e, size)))
+        for size in sizes
+    }
     columns = ["", "parameters", "training minutes", "BLEU", "chrF"]
-    for size, times in entries[0]["latency"].items():
+    for size in sizes:
         columns += [f"batch {size}: median ms", "p95 ms"]
-        columns += [f"times as fast as {name}" for name in times["speedup"]]
+        columns += [f"times as fast as {name}" for name in baselines[size]]
     rows = []
     for entry in entries:
         seconds = entry.get("training_seconds")
         row = [entry["name"], f"{entry['parameters']:,}"]
         row += ["" if seconds is None else f"{seconds / 60:.0f}"]
         row += [f"{entry['bleu']:.2f}", f"{entry['chrf']:.2f}"]
-        for times in entry["latency"].values():
+        for size, times in entry["latency"].items():
             row += [f"{times['median_ms']:.1f}", f"{times['p95_ms']:.1f}"]
-            row += [f"{ratio:.2f}" for ratio in times["speedup"].values()]
+            ratios = (times["speedup"].get(name) for name in baselines[size])
+            row += ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
         rows.append(row)
-    text = _markdown(columns, rows)
+    parts = [_markdown(columns, rows)]
+    parts += [
+        f"{entry['name']} wrote nothing for {entry['empty_share']:.0%} of the "
+        f"sentences, so its times are not those of translations: no speed ratio."
+        for entry in entries
+        if not writes(entry)
+    ]
     rows = [
         [
             entry["name"],
@@ -127,11 +260,15 @@ def table(entries):
         for entry in entries
         if "codes" in entry
     ]
-    if not rows:
-        return text
-    names = ["", "codebook", "used", "perplexity", "codes a sentence"]
-    names += ["BLEU, codes of references", "predicted codes", "random codes"]
-    return f"{text}\n\n{_markdown(names, rows)}"
+    if rows:
+        names = ["", "codebook", "used", "perplexity", "codes per sentence"]
+        names += ["BLEU, codes of references", "predicted codes", "random codes"]
+        parts.append(_markdown(names, rows))
+    return "\n\n".join(parts)
+
+
+def _speedup(entry, size):
+    return entry["latency"][size]["speedup"]
 
 
 def _markdown(names, rows):

@@ -1,15 +1,23 @@
 """Scores of translations by sacreBLEU, with the signatures that make them comparable.
 
-Text goes in as people read it: detokenised and cased, one reference a sentence.
-sacrebleu is imported when a score is asked for, not with this module.
+Texts are plain: detokenised and cased, one reference per sentence. sacrebleu is
+imported when a score is computed, not with this module.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 
 @dataclasses.dataclass(frozen=True)
 class TranslationScores:
-    """Corpus BLEU and chrF, from 0 to 100, and how sacrebleu computed them."""
+    """Corpus BLEU and chrF, and how sacrebleu computed them.
+
+    Attributes:
+        bleu: BLEU, from 0 to 100.
+        bleu_signature: sacrebleu's signature of BLEU.
+        chrf: chrF, from 0 to 100.
+        chrf_signature: sacrebleu's signature of chrF.
+    """
 
     bleu: float
     bleu_signature: str
@@ -23,12 +31,12 @@ class TranslationScores:
         )
 
 
-def score(hypotheses, references):
-    """Score translations with BLEU and chrF.
+def score(hypotheses: Sequence[str], references: Sequence[str]) -> TranslationScores:
+    """Scores translations with BLEU and chrF.
 
     Args:
-        hypotheses: A list of str, the translations.
-        references: A list of str, one true translation each.
+        hypotheses: List of strings, the translations.
+        references: List of strings, one true translation per hypothesis.
 
     Returns:
         `TranslationScores`; print it for a table with the signatures.
@@ -60,8 +68,16 @@ def score(hypotheses, references):
     )
 
 
-def bleu(hypotheses, references):
-    """Corpus BLEU alone, as in `score`: a float from 0 to 100."""
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Computes corpus BLEU alone.
+
+    Args:
+        hypotheses: List of strings, the translations.
+        references: List of strings, one true translation per hypothesis.
+
+    Returns:
+        BLEU as in `score`, from 0 to 100.
+    """
     from sacrebleu.metrics import BLEU
 
     _check(hypotheses, references)

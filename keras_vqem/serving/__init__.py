@@ -1,6 +1,13 @@
-"""What TensorFlow Serving reads beside an exported model: warm-up, configuration."""
+"""TensorFlow Serving: warm-up requests, configuration files, and clients."""
 
+from keras_vqem.serving.client import GrpcClient, RestClient, ServerError
 from keras_vqem.serving.configuration import write_configuration
 from keras_vqem.serving.warmup import write_warmup
 
-__all__ = ["write_configuration", "write_warmup"]
+__all__ = [
+    "GrpcClient",
+    "RestClient",
+    "ServerError",
+    "write_configuration",
+    "write_warmup",
+]

@@ -1,16 +1,21 @@
-"""tensorflow-serving-api, which only those who serve need."""
+"""Access to tensorflow-serving-api, an optional dependency."""
 
 import importlib
+import types
 
 
-def serving_api(name):
-    """A module of tensorflow-serving-api, or an error that says how to get it.
+def serving_api(name: str) -> types.ModuleType:
+    """Imports a module of tensorflow-serving-api.
 
     Args:
-        name: The module below `tensorflow_serving`, such as `"apis.predict_pb2"`.
+        name: Name of the module below `tensorflow_serving`, such as
+            `"apis.predict_pb2"`.
 
     Returns:
         The module.
+
+    Raises:
+        ImportError: If tensorflow-serving-api is not installed, with the remedy.
 
     Example:
 
@@ -22,6 +27,6 @@ def serving_api(name):
         return importlib.import_module(f"tensorflow_serving.{name}")
     except ImportError as error:
         raise ImportError(
-            f"The protocol of TensorFlow Serving is needed and not there ({error}). "
+            f"The protocol of TensorFlow Serving is not installed ({error}). "
             "Install it: pip install keras-vqem[serving]"
         ) from error

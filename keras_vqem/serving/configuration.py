@@ -1,43 +1,47 @@
 """The files that `tensorflow_model_server` is started with."""
 
+import os
 import pathlib
 import re
+from collections.abc import Mapping, Sequence
 
 from keras_vqem.files import replacing
 from keras_vqem.serving.api import serving_api
 
 
 def write_configuration(
-    folder,
-    models,
-    max_batch_size=64,
-    batch_timeout_micros=2000,
-    num_batch_threads=4,
-    max_enqueued_batches=100,
-    allowed_batch_sizes=(),
-):
+    folder: str | os.PathLike,
+    models: Mapping[str, str | os.PathLike],
+    max_batch_size: int = 64,
+    batch_timeout_micros: int = 2000,
+    num_batch_threads: int = 4,
+    max_enqueued_batches: int = 100,
+    allowed_batch_sizes: Sequence[int] = (),
+) -> list[pathlib.Path]:
     """Writes `models.config` and `batching.config` for TensorFlow Serving.
 
-    They are for `--model_config_file`, and for `--batching_parameters_file` with
-    `--enable_batching`.
+    The server takes the first with `--model_config_file`, the second with
+    `--enable_batching --batching_parameters_file`.
 
     Args:
-        folder: Where to write.
-        models: A dict from names to base paths: the folders that hold the versions,
-            as the server sees them, such as `{"en_de": "/models/en_de"}`.
-        max_batch_size: Rows that the server puts together at most. A request with
-            more is an error.
-        batch_timeout_micros: How long a request waits for others.
-        num_batch_threads: Batches computed at a time: about as many as the server
-            has cores.
-        max_enqueued_batches: Batches that may wait for a thread; if there are more,
-            requests fail at once, and clients should try again later.
-        allowed_batch_sizes: Increasing, ending with `max_batch_size`: batches are
-            filled up to the next of them. None by default: that is for hardware that
-            compiles for each size, and elsewhere computes rows for nothing.
+        folder: Folder to write the two files to.
+        models: Dict from the names of models to their base paths: the folders that
+            hold the versions, as the server sees them, such as
+            `{"en_de": "/models/en_de"}`.
+        max_batch_size: Largest number of rows in a batch. The server refuses a
+            request with more.
+        batch_timeout_micros: Longest time, in microseconds, that a request waits for
+            others to join its batch.
+        num_batch_threads: Number of batches computed at a time, usually the number of
+            the server's cores.
+        max_enqueued_batches: Largest number of batches that wait for a thread. Beyond
+            it requests fail at once, and clients should try again later.
+        allowed_batch_sizes: Increasing numbers that end with `max_batch_size`, or
+            empty for any size. A batch is padded to the next of them: useful on
+            hardware that compiles once per size, a waste elsewhere.
 
     Returns:
-        The paths of the two files.
+        List of the paths of the two files.
 
     Example:
 
@@ -82,7 +86,7 @@ def _models_text(models):
         # Names are part of addresses: /v1/models/en_de:predict.
         if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
             raise ValueError(
-                f"A model's name is part of addresses, received {name!r}. Use "
+                f"The name of a model is part of addresses, received {name!r}. Use "
                 "letters, digits, '_', '-' and '.'."
             )
         path = str(path)

@@ -2,7 +2,9 @@
 
 import itertools
 import math
+import os
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -10,29 +12,34 @@ import tensorflow as tf
 from keras_vqem.files import replacing
 from keras_vqem.serving.api import serving_api
 
-# Where TensorFlow Serving looks; with more records it refuses to load the model.
+# TensorFlow Serving looks there, and refuses to load a model with more records.
 PLACE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
 MOST_RECORDS = 1000
 
 
-def write_warmup(folder, rows, batch_sizes=(1, 8, 64), signature="serving_default"):
+def write_warmup(
+    folder: str | os.PathLike,
+    rows: Sequence[str] | np.ndarray,
+    batch_sizes: Sequence[int] = (1, 8, 64),
+    signature: str = "serving_default",
+) -> pathlib.Path:
     """Writes warm-up requests into an exported model.
 
-    The first request of each kind is slow: TensorFlow sets up what it needs only
-    then. TensorFlow Serving sends itself the requests of this file before it offers
-    a version to others. All rows are sent at each of the batch sizes; the last
-    batch is filled up with rows from the start.
+    The first request of each kind is slow, since TensorFlow sets up what it needs
+    only then. TensorFlow Serving sends itself the requests of this file before it
+    offers a version to clients. All rows are sent once per batch size; the last batch
+    is filled up with rows from the start.
 
     Args:
-        folder: An exported version, such as `models/en_de/1`.
-        rows: What will be asked for: strings for a translator, short ones and long
-            ones; for a model of images an array, uint8 [N, H, W, 3].
-        batch_sizes: The numbers of rows. With batching on a server, no more than its
-            `max_batch_size`.
-        signature: One that takes a single input.
+        folder: Folder of an exported version, such as `models/en_de/1`.
+        rows: Examples of what clients will send: strings, short and long ones, for a
+            translator; a uint8 array `[N, H, W, 3]` for a model of images.
+        batch_sizes: Numbers of rows per request, none above the `max_batch_size` of a
+            server with batching.
+        signature: Name of a signature with a single input.
 
     Returns:
-        The path of the file. It holds at most 1,000 requests.
+        Path of the file. It holds at most 1,000 requests.
 
     Reference:
         https://www.tensorflow.org/tfx/serving/saved_model_warmup
@@ -76,14 +83,14 @@ def _rows(rows):
     rows = list(rows)
     if not rows:
         raise ValueError(
-            "There is nothing to warm up with. Pass a few dozen texts, or images, of "
-            "the kind that will be asked for."
+            "There is nothing to warm up with: `rows` is empty. Pass a few dozen texts "
+            "or images like those that clients will send."
         )
     return rows
 
 
 def _single_input(folder, signature):
-    """Name of a signature's input, and its proto of dtype and shape."""
+    """Returns the name of a signature's input and the proto of its dtype and shape."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     path = folder / "saved_model.pb"
@@ -107,7 +114,7 @@ def _single_input(folder, signature):
 
 
 def _tensor(batch, info):
-    """The batch as a proto; what does not fit would keep a server from loading."""
+    """Returns the batch as a proto. One that does not fit would stop a server."""
     dtype, shape = tf.as_dtype(info.dtype), tf.TensorShape(info.tensor_shape)
     try:
         if dtype != tf.string:
@@ -119,8 +126,8 @@ def _tensor(batch, info):
     if not fits:
         raise ValueError(
             f"The model takes {dtype.name} {shape.as_list()}, and the rows to warm up "
-            f"with are something else. Pass strings to a translator, and to a model of "
-            f"images an array of its size."
+            f"with are something else. Pass strings for a translator, and an array of "
+            f"the right size for a model of images."
         )
     return found
 

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from keras_vqem.evaluation import codes, translation_scores
+from keras_vqem.evaluation import codes, translation_report, translation_scores
 from keras_vqem.models import loading
 
 
@@ -18,6 +18,8 @@ def test_the_numbers_are_those_of_the_models(
     # Loaded once for the recipe and for this test, and so traced once.
     load = functools.cache(loading.load_translator)
     monkeypatch.setattr(loading, "load_translator", load)
+    # Untrained models may write nothing but signs, and are timed here all the same.
+    monkeypatch.setattr(translation_report, "MOSTLY_EMPTY", 1.0)
     file = tmp_path / "out" / "table.json"
     command = ["--model", tiny.teacher, "--model", tiny.latent]
     command += ["--data", tiny.data.folder, "--json", file, "--rounds", 2]
@@ -36,6 +38,7 @@ def test_the_numbers_are_those_of_the_models(
         found = model.translate(corpus.sources, num_beams=entry["num_beams"])
         scores = translation_scores.score(found, corpus.targets)
         assert entry["bleu"] == pytest.approx(scores.bleu)
+        assert entry["empty_share"] == translation_report.empty_share(found)
         assert entry["chrf"] == pytest.approx(scores.chrf)
         assert entry["bleu_signature"] == scores.bleu_signature
         assert entry["parameters"] == sum(w.numpy().size for w in model.weights)
@@ -69,9 +72,12 @@ def test_wrong_arguments_are_explained(evaluate, tiny, capsys):
         ([*model, *data, "--num-beams", "1", "1"], "twice"),
         ([*model, *data, "--rounds", "0"], "at least 1"),
         ([*data, "--model", "nowhere"], "nowhere"),
+        ([*model, *data, "--rescore", "nowhere"], "nowhere"),
+        ([*model, *data, "--show", "-1"], "negative"),
     ]:
-        with pytest.raises(SystemExit):
+        with pytest.raises(SystemExit) as stop:
             evaluate.main(arguments)
+        assert stop.value.code == 2
         assert words in capsys.readouterr().err
 
 

@@ -23,7 +23,7 @@ def shipped(make_preset, tiny, tmp_path_factory):
         "jit": True,
         "epochs": 3,
         "num_samples": 2,
-        "warmup": 0,
+        "warmup_steps": 0,
         "attend_source": False,
         "distill": True,
         "teacher": "somewhere/t",
@@ -65,6 +65,7 @@ def test_the_card_tells_what_was_measured_with_the_preset(
     [entry] = json.loads(table.read_text())["entries"]
     assert f"| test BLEU, greedy | {entry['bleu']:.2f} |" in card
     assert entry["bleu_signature"] in card and "Public domain." in card
+    assert "Measured on 8 sentences of test, with " in card
     made = (
         "python recipes/train_latent_nmt.py --run RUN --jit --epochs 3 --num-samples 2"
     )

@@ -131,7 +131,7 @@ def test_decoding_benchmark_times_exported_graphs(recipe, tmp_path, capsys):
         [*sizes, "--num-predictor-layers", "1", "--rounds", "2", "--json", str(path)]
     )
     report = json.loads(path.read_text())
-    assert len(report["results"]) == 3 and report["settings"]["width"] == 16
+    assert len(report["results"]) == 3 and report["settings"]["hidden_dim"] == 16
     printed = capsys.readouterr().out
     for name, result in report["results"].items():
         assert f"| {name} | {result['median_ms']:.1f} |" in printed
@@ -149,7 +149,7 @@ def test_decoding_benchmark_writes_the_lengths_it_says(recipe, tmp_path):
         num_predictor_layers=[1],
         num_compress_steps=[3],
         vocabulary=64,
-        codes=8,
+        num_codes=8,
         tokens=9,
     )
     greedy, beam, latent = benchmark.contestants(arguments, tmp_path).values()

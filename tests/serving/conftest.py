@@ -1,15 +1,25 @@
 """A small LatentNMT, exported as model `numbers`, version 1, and a server for it."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 import tensorflow as tf
 
 from tests.models import small
 from tests.serving.minimal_server import MinimalServer
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "serving_client.py"
+TEXTS = [
+    "twenty-one",
+    "",
+    'five "o\'clock" \\ {"b64": 1}',
+    "ten past two",
+    "fünf, 日本 😀",
+    "\u0000\t\x1b",
+    "the third of May",
+]
+
+
+@pytest.fixture(params=["grpc", "rest"])
+def transport(request):
+    return request.param
 
 
 @pytest.fixture(scope="session")
@@ -46,12 +56,3 @@ def serve(loaded):
         return found["translations"].numpy().tolist()
 
     return serve
-
-
-@pytest.fixture(scope="session")
-def client():
-    """The recipe's module."""
-    spec = importlib.util.spec_from_file_location("serving_client", RECIPE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -90,6 +90,10 @@ class MinimalServer(prediction_service_pb2_grpc.PredictionServiceServicer):
         self.rest.shutdown()
         self.rest.server_close()
 
+    def address(self, transport):
+        """The address for a client by "grpc" or "rest"."""
+        return {"grpc": self.grpc_address, "rest": self.rest_url}[transport]
+
     def version(self, name, number=None):
         versions = self.models.get(name, {})
         if not versions or number not in {None, *versions}:

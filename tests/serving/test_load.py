@@ -7,6 +7,7 @@ import numpy as np
 import psutil
 import pytest
 
+from keras_vqem.serving import GrpcClient, RestClient
 from keras_vqem.text import ParallelCorpus
 
 MINUTES = 2
@@ -17,7 +18,7 @@ SLACK = 24
 
 
 @pytest.mark.slow
-def test_eight_clients_for_two_minutes(client, server, model):
+def test_eight_clients_for_two_minutes(server, model):
     pool = ParallelCorpus.from_numbers(60, split="test").sources
     pool += ["", " ", "fünf 日本 😀", '"', "\0\x1b", "one hundred " * 10]
     expected = dict(zip(pool, model.translate(pool), strict=True))
@@ -25,9 +26,10 @@ def test_eight_clients_for_two_minutes(client, server, model):
     end = time.monotonic() + 60 * MINUTES
 
     def ask(number):
-        kind = client.RestClient if number % 2 else client.GrpcClient
-        address = server.rest_url if number % 2 else server.grpc_address
-        asked = kind(address, "numbers", None, "serving_default", 60)
+        kind = RestClient if number % 2 else GrpcClient
+        asked = kind(
+            server.address("rest" if number % 2 else "grpc"), "numbers", timeout=60
+        )
         rng = np.random.default_rng(number)
         while time.monotonic() < end and not wrong:
             texts = [str(text) for text in rng.choice(pool, rng.integers(1, 17))]

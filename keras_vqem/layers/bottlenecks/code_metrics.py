@@ -1,7 +1,32 @@
-"""How a codebook is used, over an epoch: metrics fed with counts of codes."""
+"""How a codebook is used: perplexity of counts, and metrics over an epoch."""
 
 import keras
 from keras import ops
+
+
+def perplexity(counts):
+    """Perplexity of codes: the exponential of the entropy of their shares.
+
+    As many codes, used equally often, would be as hard to guess.
+
+    Args:
+        counts: Array `[..., num_codes]` of how often each code occurs, or of shares.
+
+    Returns:
+        Tensor `[...]`, between 1 (one code only) and `num_codes` (all used equally);
+        0 where all counts are 0.
+
+    Example:
+
+    >>> from keras_vqem.layers.bottlenecks.code_metrics import perplexity
+    >>> perplexity([[2.0, 2.0, 0.0, 0.0], [0.0, 7.0, 0.0, 0.0]]).numpy().tolist()
+    [2.0, 1.0]
+    """
+    counts = ops.convert_to_tensor(counts)
+    total = ops.sum(counts, axis=-1, keepdims=True)
+    p = ops.divide(counts, ops.where(total > 0, total, 1))
+    entropy = -ops.sum(p * ops.log(ops.where(p > 0, p, 1.0)), axis=-1)
+    return ops.where(total[..., 0] > 0, ops.exp(entropy), 0.0)
 
 
 class _CodeCounts(keras.metrics.Metric):
@@ -30,16 +55,12 @@ class _CodeCounts(keras.metrics.Metric):
 class CodePerplexity(_CodeCounts):
     """Perplexity of the codes used since the last reset, the mean over codebooks.
 
-    Between 1 (one code does everything) and `num_codes` (all are used alike). It is
-    the exponential of the entropy of the summed counts; a batch's own perplexity is
-    capped by its size and says little.
+    It is that of the summed counts: the perplexity of a single batch is capped by the
+    batch's size and says little.
     """
 
     def result(self):
-        total = ops.sum(self.counts, axis=-1, keepdims=True)
-        p = self.counts / ops.maximum(total, 1.0)
-        entropy = -ops.sum(p * ops.log(ops.where(p > 0, p, 1.0)), axis=-1)
-        return ops.mean(ops.where(total[:, 0] > 0, ops.exp(entropy), 0.0))
+        return ops.mean(perplexity(self.counts))
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")

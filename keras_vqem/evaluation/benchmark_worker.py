@@ -1,14 +1,24 @@
-"""One contestant of benchmark_bottleneck.py, in a process of its own.
+"""One contestant of a benchmark, in a process of its own.
 
-The benchmark starts this file once for each contestant, with the interpreter that has
-the library in question, and talks to it in JSON objects, one a line:
+`benchmark_processes.Contest` runs this file as a script, once per contestant, with the
+interpreter that has the library in question. That interpreter need not have
+keras_vqem, so nothing is imported here but Python's own modules and the file of the
+contestants, which has
+
+- `CONTESTANTS`: dict from names to pairs of a function `make(data, **options)` and the
+  names of the packages whose versions count. It returns an object with `step()`, one
+  step to time, and `check(steps)`, which runs the first steps and returns a dict of
+  what they computed; `check` is None where there is nothing to check;
+- `load_data(folder, **sizes)`: what `make` gets.
+
+Requests and answers are JSON objects, one per line:
 
     {"build": {...}}  makes the contestant and its data     -> {"versions": ..., ...}
-    {"warm": n}       runs n steps and checks the first one -> {"mse": ..., ...}
+    {"warm": n}       runs n steps and checks them          -> {...}
     {"run": n}        one step to warm caches, n timed ones -> {"seconds": [...]}
     {"memory": n}     n steps, watching resident memory     -> {"baseline": ..., ...}
 
-Whatever goes wrong comes back as {"error": ...}; the end of the input ends the process.
+A failure comes back as {"error": ...}; the end of the input ends the process.
 """
 
 import argparse
@@ -17,17 +27,16 @@ import ctypes
 import gc
 import importlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
 import sys
 import time
 
-import numpy as np
-from bottleneck_contestants import CONTESTANTS, Data
 
-
-def use_threads(threads, packages):
+def use_threads(threads: int, packages: tuple[str, ...]) -> None:
+    """Sets the number of threads of torch and TensorFlow, where they are used."""
     if "torch" in packages:
         import torch
 
@@ -40,46 +49,30 @@ def use_threads(threads, packages):
             tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
-def build(contestant, folder, threads, num_codes, options):
-    make, packages = CONTESTANTS[contestant]
+def build(module, folder, threads, contestant, options, sizes):
+    """Makes a contestant of the module; returns it and the answer to the request."""
+    make, packages = module.CONTESTANTS[contestant]
     for name in packages:
         importlib.import_module(name.removeprefix("dm-").replace("-", "_"))
     use_threads(threads, packages)
-    names = ("vectors", "weights", f"codebook_{num_codes}")
-    data = Data(*(np.load(f"{folder}/{name}.npy") for name in names))
+    data = module.load_data(folder, **sizes)
     versions = {name: importlib.metadata.version(name) for name in packages}
     versions["python"] = platform.python_version()
-    before = _resident("VmRSS") - data.codebook.nbytes
-    # The array of the codebook is let go: TensorFlow may share its memory, and then
-    # the first update would seem to need more than it does.
-    contestant, data = make(data, **options), data._replace(codebook=None)
-    return contestant, data, {"versions": versions, "before": before}
+    before = _resident("VmRSS")
+    return make(data, **options), {"versions": versions, "before": before}
 
 
-def warm(contestant, data, steps):
-    """Runs `steps` steps; of the first says whether it did what it should."""
-    if contestant.codebook is None:
-        for _ in range(steps):
-            contestant.step()
-        return {}
-    start = contestant.codebook()
-    quantized, gradient = (np.asarray(x) for x in contestant.step())
-    report = {
-        "mse": float(np.mean((data.vectors - quantized) ** 2)),
-        "gradient_error": float(np.max(np.abs(gradient - data.weights))),
-    }
-    for _ in range(1, steps):
+def warm(contestant, steps):
+    """Runs the first steps; returns what the contestant says of them."""
+    if contestant.check is not None:
+        return contestant.check(steps)
+    for _ in range(steps):
         contestant.step()
-    if np.array_equal(start, contestant.codebook()):
-        raise RuntimeError("the codebook does not learn")
-    if contestant.draw is not None:
-        draws = np.sort(contestant.draw(), axis=-1)
-        different = 1 + np.sum(draws[:, 1:] != draws[:, :-1], axis=-1)
-        report["different_draws"] = float(np.mean(different))
-    return report
+    return {}
 
 
 def run(contestant, steps):
+    """Times steps, each by itself."""
     contestant.step()
     seconds = []
     for _ in range(steps):
@@ -109,11 +102,11 @@ def _forget_peak():
 
 
 def memory(contestant, steps):
-    """The most memory resident in the first step, and in those after it.
+    """Measures the most memory resident in the first step, and in those after it.
 
-    TensorFlow's allocator keeps what building the layer has freed, and the steps use
-    that first: what is resident grows by less than they need. So the allocator's own
-    count of bytes in use is reported too, where it has one (with oneDNN).
+    TensorFlow's allocator keeps what was freed after building the layer, and the steps
+    use that first: resident memory grows by less than they need. So the allocator's
+    own count of bytes in use is reported too, where it has one (with oneDNN).
     """
     import tensorflow as tf
 
@@ -135,37 +128,46 @@ def memory(contestant, steps):
     return report
 
 
-def main():
+def load_module(path):
+    """Imports the file of the contestants."""
+    spec = importlib.util.spec_from_file_location("contestants", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def answer(request, argument, contestant):
+    """Answers all requests but "build"."""
+    return {"warm": warm, "run": run, "memory": memory}[request](contestant, argument)
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", required=True, help="where the data is")
-    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--contestants", required=True, help="file of the contestants")
+    parser.add_argument("--folder", required=True, help="folder of the data")
+    parser.add_argument("--threads", type=int, required=True, help="number of threads")
     args = parser.parse_args()
-    # Libraries may print; what they print must not get between the replies.
-    replies = os.fdopen(os.dup(1), "w")
+    # Libraries may print; what they print must not get between the answers.
+    answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
-    contestant = data = None
+    module = contestant = None
     for line in sys.stdin:
         [(request, argument)] = json.loads(line).items()
         try:
+            module = module or load_module(args.contestants)
             if request == "build":
-                contestant = data = None
-                contestant, data, reply = build(
-                    folder=args.folder, threads=args.threads, **argument
-                )
-            elif request == "warm":
-                reply = warm(contestant, data, argument)
-            elif request == "run":
-                reply = run(contestant, argument)
+                contestant = None  # Its memory is free before the next one is built.
+                contestant, reply = build(module, args.folder, args.threads, **argument)
             else:
-                reply = memory(contestant, argument)
+                reply = answer(request, argument, contestant)
         except Exception as error:
             text = " ".join(str(error).split()) or "no message"
             missing = isinstance(
                 error, (ImportError, importlib.metadata.PackageNotFoundError)
             )
             reply = {"error": f"{type(error).__name__}: {text}", "missing": missing}
-        print(json.dumps(reply), file=replies, flush=True)
+        print(json.dumps(reply), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,273 @@
+"""Benchmarks of libraries: each contestant in a process of its own, timed in turns.
+
+All contestants get the same data and the same number of threads. They take turns,
+round after round, and only one computes at a time, so that a slow minute of the
+machine is a slow minute for all. `benchmark_worker.py` is the other end.
+"""
+
+import contextlib
+import datetime
+import json
+import os
+import pathlib
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+SECONDS_TO_ANSWER = 900.0
+WORKER = pathlib.Path(__file__).with_name("benchmark_worker.py")
+# For the threads of the contestant before to stop spinning for more work.
+PAUSE = 0.05
+
+
+class Entry(NamedTuple):
+    """A row of the benchmark.
+
+    Attributes:
+        label: Name of the row, as printed.
+        contestant: Name of the contestant in its file.
+        options: Dict of options of the contestant.
+        peer: Whether it needs the interpreter of the peers.
+    """
+
+    label: str
+    contestant: str
+    options: dict = {}
+    peer: bool = False
+
+
+class WorkerFailed(Exception):
+    """A contestant cannot take part; the message is what its row says."""
+
+
+class Worker:
+    """The process of one contestant.
+
+    Any failure to answer ends the process and raises `WorkerFailed`.
+
+    Args:
+        python: Interpreter that has the contestant's library.
+        contestants: File of the contestants, see `benchmark_worker.py`.
+        folder: Folder of the data.
+        threads: Number of threads the contestant may use.
+        timeout: Seconds to wait for an answer.
+    """
+
+    def __init__(
+        self,
+        python: str,
+        contestants: str | os.PathLike,
+        folder: str | os.PathLike,
+        threads: int,
+        timeout: float = SECONDS_TO_ANSWER,
+    ):
+        self.timeout = timeout
+        self.answers = queue.Queue()
+        self.errors = tempfile.TemporaryFile("w+", dir=folder, errors="replace")
+        # -P: the folder of the worker is no place to import from.
+        command = [python, "-P", WORKER, "--contestants", contestants]
+        command += ["--folder", folder, "--threads", threads]
+        environment = os.environ | {
+            "CUDA_VISIBLE_DEVICES": "-1",
+            "KERAS_BACKEND": "tensorflow",
+            "OMP_NUM_THREADS": str(threads),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        }
+        try:
+            self.process = subprocess.Popen(
+                [str(part) for part in command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.errors,
+                text=True,
+                env=environment,
+            )
+        except OSError as error:
+            self.errors.close()
+            raise WorkerFailed(f"not installed: {python}: {error.strerror}") from error
+        # Pipes cannot be read with a time limit on every system; queues can.
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self):
+        for line in self.process.stdout:
+            self.answers.put(line)
+        self.answers.put(None)
+
+    def send(self, **request) -> None:
+        """Sends a request without waiting for the answer."""
+        # A worker that has died shows when its answer is awaited.
+        with contextlib.suppress(OSError):
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+
+    def receive(self) -> dict:
+        """Waits for the answer to a request."""
+        try:
+            line = self.answers.get(timeout=self.timeout)
+        except queue.Empty:
+            self.close(patience=0)
+            raise WorkerFailed(f"failed: no answer in {self.timeout:g} s") from None
+        if line is None:
+            code = self.process.wait()
+            self.errors.seek(0)
+            said = [text for text in self.errors.read().splitlines() if text.strip()]
+            self.close()
+            last = said[-1].strip() if said else "without a word"
+            raise WorkerFailed(f"failed: exit code {code}: {last}")
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            self.close(patience=0)
+            raise WorkerFailed(f"failed: answered {line.strip()!r}") from None
+        if "error" in answer:
+            self.close()
+            kind = "not installed" if answer["missing"] else "failed"
+            raise WorkerFailed(f"{kind}: {answer['error']}")
+        return answer
+
+    def ask(self, **request) -> dict:
+        """Sends a request and waits for its answer."""
+        self.send(**request)
+        return self.receive()
+
+    def close(self, patience: float = 5.0) -> None:
+        """Ends the process, by force after `patience` seconds."""
+        # The end of its input ends a worker that is well.
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.errors.close()
+
+
+class Progress:
+    """Lines on stderr: what is being done, and when it will be over.
+
+    Args:
+        total: Number of calls of `show` that are to come.
+    """
+
+    def __init__(self, total: int):
+        self.total, self.done, self.start = total, 0, time.monotonic()
+        self.live, self.last = sys.stderr.isatty(), -60.0
+
+    def show(self, text: str) -> None:
+        """Says what begins now."""
+        now = time.monotonic()
+        eta = "?"
+        if self.done:
+            left = (now - self.start) / self.done * (self.total - self.done)
+            eta = str(datetime.timedelta(seconds=round(left)))
+        line = f"[{self.done:>4}/{self.total}] {text}  ETA {eta}"
+        if self.live:
+            print(f"\r{line:<78}"[:79], end="", file=sys.stderr, flush=True)
+        elif now - self.last > 10 or self.done == self.total:
+            print(line, file=sys.stderr, flush=True)
+            self.last = now
+        self.done += 1
+
+    def close(self) -> None:
+        """Clears the line on a terminal."""
+        if self.live:
+            print("\r" + " " * 78 + "\r", end="", file=sys.stderr, flush=True)
+
+
+class Contest:
+    """Contestants, each in a process of its own, and their results.
+
+    As a context manager it ends the processes. `results` is a dict from the names of
+    entries to dicts: `label`, what the contestant answered, and `status`, why it has
+    no numbers, where it failed.
+
+    Args:
+        contestants: File of the contestants, see `benchmark_worker.py`.
+        folder: Folder of the data.
+        threads: Number of threads per contestant.
+        peers: Interpreter of the entries with `peer=True`, or None to leave them out.
+    """
+
+    def __init__(
+        self,
+        contestants: str | os.PathLike,
+        folder: str | os.PathLike,
+        threads: int,
+        peers: str | None = None,
+    ):
+        self.contestants, self.folder = contestants, folder
+        self.threads, self.peers = threads, peers
+        self.workers, self.results = {}, {}
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._stack.close()
+
+    def build(self, entries: Mapping[str, Entry], **sizes) -> None:
+        """Builds entries anew, in the processes they have; forgets earlier results.
+
+        Args:
+            entries: Dict from names to `Entry`.
+            **sizes: Arguments of the contestants' `load_data`.
+        """
+        self.results = {name: {"label": entry.label} for name, entry in entries.items()}
+        for name, entry in entries.items():
+            python = self.peers if entry.peer else sys.executable
+            try:
+                if python is None:
+                    raise WorkerFailed("left out: no --peers interpreter")
+                if name not in self.workers:
+                    worker = Worker(python, self.contestants, self.folder, self.threads)
+                    self._stack.callback(worker.close)
+                    self.workers[name] = worker
+                spec = {"contestant": entry.contestant, "options": entry.options}
+                self.workers[name].send(build=spec | {"sizes": sizes})
+            except WorkerFailed as error:
+                self.results[name]["status"] = str(error)
+        for name in [name for name in entries if name in self.workers]:
+            self.ask(name)
+
+    def ask(self, name: str, **request) -> None:
+        """Sends the request, if any, and merges the answer into the results."""
+        result = self.results[name]
+        try:
+            if request:
+                self.workers[name].send(**request)
+            answer = self.workers[name].receive()
+        except WorkerFailed as error:
+            result["status"] = str(error)
+            del self.workers[name]
+            return
+        if "seconds" in answer:
+            answer["seconds"] = result.get("seconds", []) + answer["seconds"]
+        result |= answer
+
+    def race(
+        self, rounds: int, steps: int, warmup: int, progress: Progress, title: str = ""
+    ) -> None:
+        """Times all contestants in turns; the samples are `seconds` of the results.
+
+        Args:
+            rounds: Number of turns per contestant.
+            steps: Number of timed steps per turn.
+            warmup: Number of steps before the first round, not timed.
+            progress: Where to say what is being done: `rounds + 1` lines per
+                contestant.
+            title: Text before the names of the rounds.
+        """
+        for number in range(rounds + 1):
+            stage = f"{title}round {number}/{rounds}" if number else f"{title}warm-up"
+            request = {"run": steps} if number else {"warm": warmup}
+            for name in list(self.workers):
+                progress.show(f"{stage}: {name}")
+                time.sleep(PAUSE)
+                self.ask(name, **request)

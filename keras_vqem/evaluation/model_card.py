@@ -1,0 +1,189 @@
+"""Model cards: how a preset was trained, and what was measured with it."""
+
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+
+import keras
+
+from keras_vqem.files import read_json_lines
+from keras_vqem.models import preset
+
+# The recipe that trains each class of model.
+TRAINERS = {
+    "Transformer": "train_transformer.py",
+    "LatentNMT": "train_latent_nmt.py",
+    "ImageVQVAE": "train_image_autoencoder.py",
+    "ImageTransformer": "train_image_transformer.py",
+    "GridTransformer": "train_image_prior.py",
+}
+# Where things lay is no part of how a model was made; that they were needed is.
+PLACES = {
+    "run": "RUN",
+    "data": "DATA",
+    "teacher": "TEACHER",
+    "autoencoder": "AUTOENCODER",
+}
+
+
+def training_record(
+    model: keras.Model,
+    run: str | os.PathLike,
+    prior: str | os.PathLike | None = None,
+) -> dict[str, dict]:
+    """Returns what a preset remembers of its training.
+
+    Args:
+        model: The trained model.
+        run: Folder of its run, with `config.json` and `metrics.jsonl`.
+        prior: Folder of the run of its prior, or None.
+
+    Returns:
+        Dict from the names of recipes to dicts: their `options`, and the `minutes`
+        the run took (None if it left no metrics).
+    """
+    record = {TRAINERS[type(model).__name__]: _run_record(pathlib.Path(run))}
+    if prior is not None:
+        record[TRAINERS["GridTransformer"]] = _run_record(pathlib.Path(prior))
+    return record
+
+
+def training_seconds(run: str | os.PathLike) -> float | None:
+    """Returns the seconds a run took so far, or None if it left no metrics."""
+    lines = read_json_lines(pathlib.Path(run) / "metrics.jsonl")
+    return lines[-1]["training_seconds"] if lines else None
+
+
+def _run_record(run):
+    options = json.loads((run / "config.json").read_text())["arguments"]
+    options.pop("resume", None)
+    for name, place in PLACES.items():
+        if options.get(name) is not None:
+            options[name] = place
+    seconds = training_seconds(run)
+    return {
+        "options": options,
+        "minutes": None if seconds is None else round(seconds / 60),
+    }
+
+
+def training_command(recipe: str, options: Mapping) -> str:
+    """Returns the command that trained a model.
+
+    Args:
+        recipe: Name of the recipe's file.
+        options: Dict of its options.
+
+    Example:
+
+    >>> training_command("train_transformer.py", {"num_heads": 2, "jit": True})
+    'python recipes/train_transformer.py --num-heads 2 --jit'
+    """
+    words = ["python", f"recipes/{recipe}"]
+    for option, value in options.items():
+        if value is not None and value is not False:  # but 0 is a value
+            words.append(f"--{option.replace('_', '-')}")
+            if value is not True:
+                words.append(str(value))
+    return " ".join(words)
+
+
+def preset_metrics(evaluation: Mapping, folder: pathlib.Path) -> dict[str, float]:
+    """Returns the figures of an evaluation that belong to a preset.
+
+    Args:
+        evaluation: What evaluate_translation.py or evaluate_images.py wrote as JSON.
+        folder: Folder of the preset. Figures of other models are left out.
+
+    Returns:
+        Dict from the names of figures to numbers; empty if there are none.
+    """
+    folder = folder.resolve()
+    if "rows" in evaluation:
+        if pathlib.Path(evaluation["settings"]["model"]).resolve() != folder:
+            return {}
+        return {
+            f"bits/dim, {name}": row["total"]
+            for name, row in evaluation["rows"].items()
+        }
+    return {
+        f"{evaluation['split']} BLEU, {_decoding(entry)}": entry["bleu"]
+        for entry in evaluation["entries"]
+        if pathlib.Path(entry["model"]).resolve().parent == folder
+    }
+
+
+def _decoding(entry):
+    number = entry["num_beams"]
+    words = ["greedy" if number == 1 else f"{number} beams"]
+    words += ["repeats left out"] if entry.get("drop_repeats") else []
+    words += ["rescored"] if entry.get("rescored") else []
+    return ", ".join(words)
+
+
+def card_text(name: str, about: Mapping, evaluation: Mapping, notes: str = "") -> str:
+    """Returns the text of a model card, in Markdown.
+
+    Args:
+        name: Name of the preset.
+        about: Dict with `task`, `data`, `training` and `metrics`.
+        evaluation: The evaluation that the metrics come from.
+        notes: Markdown to append: terms of the data, limits.
+    """
+    lines = [f"# {name}", "", f"{about['task']}. Trained on {about['data']}.", ""]
+    for recipe, training in about["training"].items():
+        took = f" It took {training['minutes']} minutes." if training["minutes"] else ""
+        command = training_command(recipe, training["options"])
+        lines += [f"Made by `{command}`.{took}", ""]
+    lines += ["| measured with this preset | |", "| --- | ---: |"]
+    lines += [f"| {key} | {value:.2f} |" for key, value in about["metrics"].items()]
+    signatures = {e["bleu_signature"] for e in evaluation.get("entries", [])}
+    lines += ["", *(f"sacreBLEU: `{signature}`" for signature in signatures)]
+    cores = evaluation["machine"]["cores"]
+    lines += [f"Measured on {_amount(evaluation)}, with {cores} cores.", ""]
+    return "\n".join([*lines, notes.strip(), ""])
+
+
+def _amount(evaluation):
+    """How much was measured: "1,000 sentences of test"."""
+    if "rows" in evaluation:
+        number = next(iter(evaluation["rows"].values()))["images"]
+        return f"{number:,} images of {evaluation['settings']['split']}"
+    return f"{evaluation['sentences']:,} sentences of {evaluation['split']}"
+
+
+def describe(
+    name: str | os.PathLike, evaluation: Mapping, task: str, data: str, notes: str = ""
+) -> str:
+    """Writes the card of a preset; its weights stay as they are.
+
+    Args:
+        name: Name or folder of the preset.
+        evaluation: What an evaluation of the preset itself wrote as JSON.
+        task: What the model does, in a few words.
+        data: What it was trained on, in a few words.
+        notes: Markdown to append to the card: terms of the data, limits.
+
+    Returns:
+        The text of the card.
+
+    Raises:
+        ValueError: If the evaluation holds no figures of the preset.
+    """
+    folder = preset.preset_folder(name).resolve()
+    metrics = preset_metrics(evaluation, folder)
+    if not metrics:
+        raise ValueError(
+            f"The evaluation holds no figures of {folder}. Evaluate the preset itself: "
+            f"pass its folder as --model to the evaluating recipe."
+        )
+    about = {
+        **preset.read_config(folder)["about"],
+        "task": task,
+        "data": data,
+        "metrics": metrics,
+    }
+    card = card_text(folder.name, about, evaluation, notes)
+    preset.describe(folder, card, about)
+    return card
