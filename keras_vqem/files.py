@@ -50,3 +50,22 @@ def write_json(path, value):
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def read_json_lines(path):
+    """The values in a file with one JSON value per line.
+
+    Args:
+        path: The file, to which lines may still be appended: a last line that is not
+            complete is left out. A file that does not exist has no lines.
+
+    Returns:
+        A list of the values.
+    """
+    path = pathlib.Path(path)
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8", errors="replace")
+    # A complete line ends in a newline, so what comes after the last one is either
+    # nothing or torn.
+    return [json.loads(line) for line in text.split("\n")[:-1]]

@@ -10,6 +10,8 @@ parts.
 import argparse
 from pathlib import Path
 
+from arguments import add_image_data_arguments, image_data
+
 
 def parts(model, images):
     """Functions to time: the whole step, then its parts, each with its gradients."""
@@ -65,11 +67,9 @@ def parts(model, images):
 def main(arguments=None):
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    from keras_vqem.training import image_run
-
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
     add("--model", required=True, metavar="RUN", help="of train_image_autoencoder.py")
-    image_run.add_data_arguments(parser)
+    add_image_data_arguments(parser)
     add("--batch-size", default=64, **number, help="images a step: 64")
     add("--rounds", default=20, **number, help="timed calls of each part: 20")
     add("--json", type=Path, metavar="FILE", help="write all numbers as JSON too")
@@ -85,7 +85,7 @@ def main(arguments=None):
 
     try:
         model = load_model(options.model, ImageVQVAE)
-        images = image_run.load(options).images("val")[: options.batch_size]
+        images = image_data(options).images("val")[: options.batch_size]
     except (OSError, ValueError) as error:
         parser.error(str(error))
     whole, *times = latency.measure(parts(model, images), options.rounds).items()

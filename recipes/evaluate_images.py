@@ -14,6 +14,8 @@ import argparse
 import dataclasses
 from pathlib import Path
 
+from arguments import add_image_data_arguments, image_data
+
 
 def evaluate_codes(options, model, train, images):
     """Rows of the table: an `ImageBits` for each prior."""
@@ -75,12 +77,10 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    from keras_vqem.training import image_run
-
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
     add("--model", required=True, metavar="RUN", help="run, .keras file or preset")
     add("--prior", metavar="RUN", help="of train_image_prior.py (the model's own)")
-    image_run.add_data_arguments(parser)
+    add_image_data_arguments(parser)
     add("--split", default="test", help="which images: test")
     add("--images", **number, help="only the first N of them: all")
     add("--batch-size", default=100, **number, help="images at a time: 100")
@@ -108,7 +108,7 @@ def main(arguments=None):
         model = load_with_prior(
             options.model, options.prior, ImageVQVAE, ImageTransformer
         )
-        data = image_run.load(options)
+        data = image_data(options)
         images = data.images(options.split)[: options.images]
         has_codes = hasattr(getattr(model, "bottleneck", None), "num_codes")
         counted = options.unigram_images if has_codes else 0

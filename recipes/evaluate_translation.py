@@ -34,9 +34,9 @@ def _folder(path):
 
 def training_seconds(path):
     """How long the run took that the model comes from; None if it is not known."""
-    from keras_vqem.training import RunFolder
+    from keras_vqem.files import read_json_lines
 
-    lines = RunFolder(path.parent).metrics()
+    lines = read_json_lines(path.parent / "metrics.jsonl")
     return lines[-1]["training_seconds"] if lines else None
 
 

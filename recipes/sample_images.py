@@ -12,6 +12,8 @@ images imagined from the upper one: original, given half, completions).
 import argparse
 from pathlib import Path
 
+from arguments import add_image_data_arguments, image_data
+
 
 def reconstructions(model, images, columns):
     import numpy as np
@@ -58,12 +60,10 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    from keras_vqem.training import image_run
-
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
     add("--model", required=True, metavar="RUN", help="run, .keras file or preset")
     add("--prior", metavar="RUN", help="of train_image_prior.py (the model's own)")
-    image_run.add_data_arguments(parser)
+    add_image_data_arguments(parser)
     add("--output", type=Path, required=True, metavar="DIR", help="for the pictures")
     add("--columns", default=10, **number, help="images in a row: 10")
     add("--rows", default=4, **number, help="of a picture: 4")
@@ -82,7 +82,7 @@ def main(arguments=None):
     rows, columns = options.rows, options.columns
     try:
         model = load_with_prior(options.model, options.prior, ImageVQVAE)
-        images = image_run.load(options).images("test")
+        images = image_data(options).images("test")
     except (OSError, ValueError) as error:
         parser.error(str(error))
     prior, needed = model.prior, max(rows * columns, 2 * rows)

@@ -12,6 +12,7 @@ it for comparison.
 
 import dataclasses
 import math
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -93,13 +94,28 @@ class PredictorPrior:
         return np.asarray(self._graph(inputs))
 
 
-def encode(model, images, batch_size=100):
-    """Codes [N, rows, columns, slots], uint8 if they fit, of images, uint8."""
+def encode(model, images, batch_size=100, log=None):
+    """Codes of images.
+
+    Args:
+        model: An `ImageVQVAE` with codes.
+        images: uint8 [N, H, W, 3].
+        batch_size: Number of images encoded at a time.
+        log: Function that takes a line of progress every ten seconds or so, or None.
+
+    Returns:
+        Integers [N, rows, columns, slots], uint8 if they fit.
+    """
     graph = tf.function(model.encode)
     dtype = "uint8" if model.bottleneck.num_codes <= 256 else "int32"
-    return np.concatenate(
-        [np.asarray(graph(part)).astype(dtype) for part in _parts(images, batch_size)]
-    )
+    found, shown = [], time.monotonic()
+    for part in _parts(images, batch_size):
+        found.append(np.asarray(graph(part)).astype(dtype))
+        if log is not None and time.monotonic() - shown >= 10:
+            shown = time.monotonic()
+            done = batch_size * len(found)
+            log(f"{min(done, len(images)):,} of {len(images):,} images encoded")
+    return np.concatenate(found)
 
 
 def evaluate(model, images, prior, batch_size=100):

@@ -81,16 +81,23 @@ def test_the_saved_model_is_the_mean_of_its_checkpoints(runs):
         np.testing.assert_allclose(weight, np.mean(values, axis=0), atol=1e-6)
 
 
-def test_a_stopped_run_goes_on_as_if_it_had_not(runs, tiny, recipe):
+def test_a_stopped_run_goes_on_as_if_it_had_not(runs, tiny, recipe, capsys):
     whole = metrics(runs / "latent")
     run = runs / "latent"
     (run / "checkpoints" / "epoch-0002.npz").unlink()
     arguments = ["--data", str(tiny.data.folder), *SMALL, "--epochs", "2", *CODES]
     arguments += ["--run", str(run), "--teacher", str(runs / "teacher")]
     with pytest.raises(FileExistsError, match="--resume"):
-        recipe("train_latent_nmt").main(arguments)
-    with pytest.raises(ValueError, match="width: the run has 16, received 32"):
-        recipe("train_latent_nmt").main([*arguments, "--resume", "--hidden-dim", "32"])
+        recipe("train_latent_nmt").main([*arguments, "--verbose"])
+    for more, words in (
+        ([], "Use --resume"),
+        (["--resume", "--hidden-dim", "32"], "hidden_dim: the run has 16, received 32"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            recipe("train_latent_nmt").main([*arguments, *more])
+        assert stopped.value.code == 2
+        error = capsys.readouterr().err
+        assert error.startswith("train_latent_nmt.py: error: ") and words in error
     recipe("train_latent_nmt").main([*arguments, "--resume"])
     again = metrics(run)
     assert again[0] == whole[0]
@@ -131,7 +138,7 @@ def test_decoding_benchmark_times_exported_graphs(recipe, tmp_path, capsys):
         [*sizes, "--num-predictor-layers", "1", "--rounds", "2", "--json", str(path)]
     )
     report = json.loads(path.read_text())
-    assert len(report["results"]) == 3 and report["settings"]["width"] == 16
+    assert len(report["results"]) == 3 and report["settings"]["hidden_dim"] == 16
     printed = capsys.readouterr().out
     for name, result in report["results"].items():
         assert f"| {name} | {result['median_ms']:.1f} |" in printed
@@ -149,7 +156,7 @@ def test_decoding_benchmark_writes_the_lengths_it_says(recipe, tmp_path):
         num_predictor_layers=[1],
         num_compress_steps=[3],
         vocabulary=64,
-        codes=8,
+        num_codes=8,
         tokens=9,
     )
     greedy, beam, latent = benchmark.contestants(arguments, tmp_path).values()
@@ -183,7 +190,7 @@ def test_a_finished_run_can_be_averaged_anew(runs, tiny, recipe, tmp_path):
         np.testing.assert_allclose(model.weights[0], arrays[key], atol=1e-6)
 
 
-def test_other_data_do_not_continue_a_run(runs, tiny, recipe, tmp_path):
+def test_other_data_do_not_continue_a_run(runs, tiny, recipe, tmp_path, capsys):
     folder = tmp_path / "data"
     shutil.copytree(tiny.data.folder, folder)
     run = tmp_path / "run"
@@ -192,8 +199,9 @@ def test_other_data_do_not_continue_a_run(runs, tiny, recipe, tmp_path):
     path = folder / "train.de"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines[:-1], lines[0]]))
-    with pytest.raises(ValueError, match="started with another data"):
+    with pytest.raises(SystemExit):
         recipe("train_transformer").main([*arguments, "--resume"])
+    assert "started with another data" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -207,3 +215,53 @@ def test_a_run_on_two_replicas(tiny, recipe, tmp_path):
     assert found[1]["loss"] < found[0]["loss"]
     model = keras.saving.load_model(run / "model.keras", compile=False)
     assert len(model.translate(["five", "ten past two"])) == 2
+
+
+def test_first_steps_are_scaled_to_a_short_run(runs, tiny, recipe, tmp_path, capsys):
+    data = ["--data", str(tiny.data.folder)]
+    short = [word for word in SMALL if word not in ("--warmup-steps", "5")]
+    codes = [word for word in CODES if word not in ("--bypass-steps", "3")]
+    run = tmp_path / "run"
+    recipe("train_latent_nmt").main(
+        [*data, *short, *codes, "--run", str(run), "--epochs", "2", "--average", "5"]
+    )
+    printed = capsys.readouterr().out
+    steps = (
+        2
+        * tiny.data.batches(
+            "train", 256, max_shapes=1, length_multiple=8
+        ).steps_per_epoch
+    )
+    assert steps < 1500
+    for line in (
+        f"--warmup-steps {steps // 4}: the run is too short for the usual 800 steps",
+        f"--bypass-steps {steps // 3}: the run is too short for the usual 1500 steps",
+        "the mean of the last 2 checkpoints: val_bleu",  # of 5 that there are not
+    ):
+        assert line in printed and line in (run / "log.txt").read_text()
+    model = keras.saving.load_model(run / "model.keras")
+    assert model.bypass_steps == steps // 3
+    assert model.optimizer.get_config()["learning_rate"]["config"]["warmup_steps"] == (
+        steps // 4
+    )
+    recorded = json.loads((run / "config.json").read_text())["arguments"]
+    assert recorded["warmup_steps"] is None and recorded["bypass_steps"] is None
+    # Given numbers are taken as they are, larger than the run or not.
+    given = json.loads((runs / "latent" / "config.json").read_text())["arguments"]
+    assert (given["warmup_steps"], given["bypass_steps"]) == (5, 3)
+    assert "too short" not in (runs / "latent" / "log.txt").read_text()
+
+
+def test_flags_that_exclude_each_other_are_told_before_anything_is_made(
+    recipe, tmp_path, capsys
+):
+    arguments = ["--data", "nowhere", "--run", str(tmp_path / "run")]
+    for more, words in (
+        (["--jit", "--strategy", "mirrored:2"], "--jit does not work with a strategy"),
+        (["--average", "0"], "0 is not at least 1"),
+        ([], "nowhere"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            recipe("train_transformer").main([*arguments, *more])
+        assert stopped.value.code == 2 and words in capsys.readouterr().err
+        assert not (tmp_path / "run" / "config.json").exists()
