@@ -1,9 +1,12 @@
 """The trainers from end to end, on a corpus and models as small as they come."""
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import keras
 import matplotlib.image
@@ -23,7 +26,7 @@ SMALL = [
         "--max-shapes",
         "1",
     ),
-    *("--num-encoder-layers", "1", "--num-decoder-layers", "1", "--warmup-steps", "5"),
+    *("--num-encoder-layers", "1", "--num-decoder-layers", "1"),
     *("--tokens-per-batch", "256", "--average", "2"),
 ]
 CODES = [
@@ -35,6 +38,8 @@ CODES = [
     "1",
     "--bypass-steps",
     "3",
+    "--warmup-steps",
+    "5",
 ]
 
 
@@ -44,7 +49,8 @@ def runs(tiny, recipe, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     common = ["--data", str(tiny.data.folder), *SMALL, "--epochs", "2"]
     teacher, latent = folder / "teacher", folder / "latent"
-    recipe("train_transformer").main([*common, "--run", str(teacher)])
+    # More checkpoints than there will be.
+    recipe("train_transformer").main([*common, "--run", str(teacher), "--average", "5"])
     recipe("train_latent_nmt").main(
         [*common, *CODES, "--run", str(latent), "--teacher", str(teacher)]
     )
@@ -217,39 +223,36 @@ def test_a_run_on_two_replicas(tiny, recipe, tmp_path):
     assert len(model.translate(["five", "ten past two"])) == 2
 
 
-def test_first_steps_are_scaled_to_a_short_run(runs, tiny, recipe, tmp_path, capsys):
-    data = ["--data", str(tiny.data.folder)]
-    short = [word for word in SMALL if word not in ("--warmup-steps", "5")]
-    codes = [word for word in CODES if word not in ("--bypass-steps", "3")]
-    run = tmp_path / "run"
-    recipe("train_latent_nmt").main(
-        [*data, *short, *codes, "--run", str(run), "--epochs", "2", "--average", "5"]
-    )
-    printed = capsys.readouterr().out
-    steps = (
-        2
-        * tiny.data.batches(
-            "train", 256, max_shapes=1, length_multiple=8
-        ).steps_per_epoch
-    )
-    assert steps < 1500
-    for line in (
-        f"--warmup-steps {steps // 4}: the run is too short for the usual 800 steps",
-        f"--bypass-steps {steps // 3}: the run is too short for the usual 1500 steps",
-        "the mean of the last 2 checkpoints: val_bleu",  # of 5 that there are not
-    ):
-        assert line in printed and line in (run / "log.txt").read_text()
-    model = keras.saving.load_model(run / "model.keras")
-    assert model.bypass_steps == steps // 3
-    assert model.optimizer.get_config()["learning_rate"]["config"]["warmup_steps"] == (
-        steps // 4
-    )
-    recorded = json.loads((run / "config.json").read_text())["arguments"]
-    assert recorded["warmup_steps"] is None and recorded["bypass_steps"] is None
-    # Given numbers are taken as they are, larger than the run or not.
-    given = json.loads((runs / "latent" / "config.json").read_text())["arguments"]
-    assert (given["warmup_steps"], given["bypass_steps"]) == (5, 3)
+def test_first_steps_are_scaled_to_a_short_run(runs, tiny, recipe):
+    batches = tiny.data.batches("train", 256, max_shapes=1, length_multiple=1)
+    steps = 2 * batches.steps_per_epoch
+    assert 8 <= steps < 800
+    log = (runs / "teacher" / "log.txt").read_text()
+    short = f"--warmup-steps {steps // 4}: the run is too short for the usual 800 steps"
+    assert short in log and "the mean of the last 2 checkpoints: val_bleu" in log
+    model = keras.saving.load_model(runs / "teacher" / "model.keras")
+    rate = model.optimizer.get_config()["learning_rate"]["config"]
+    assert rate["warmup_steps"] == steps // 4
+    config = json.loads((runs / "teacher" / "config.json").read_text())
+    assert config["arguments"]["warmup_steps"] is None
+    # Given numbers are taken as they are.
+    latent = keras.saving.load_model(runs / "latent" / "model.keras")
+    rate = latent.optimizer.get_config()["learning_rate"]["config"]
+    assert (rate["warmup_steps"], latent.bypass_steps) == (5, 3)
     assert "too short" not in (runs / "latent" / "log.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "most", "chosen"),
+    [(None, 140, 140), (None, 1500, 1500), (None, 9000, 1500), (None, 0, 1)]
+    + [(0, 140, 0), (1500, 140, 1500)],
+)
+def test_a_number_of_first_steps(recipe, given, most, chosen):
+    said = []
+    run, arguments = SimpleNamespace(log=said.append), SimpleNamespace(bypass=given)
+    found = recipe("arguments").steps_for(run, arguments, "bypass", 1500, most)
+    assert found == chosen
+    assert len(said) == (given is None and chosen != 1500)
 
 
 def test_flags_that_exclude_each_other_are_told_before_anything_is_made(
@@ -265,3 +268,38 @@ def test_flags_that_exclude_each_other_are_told_before_anything_is_made(
             recipe("train_transformer").main([*arguments, *more])
         assert stopped.value.code == 2 and words in capsys.readouterr().err
         assert not (tmp_path / "run" / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    "distill numbers_demo prepare_translation train_image_autoencoder "
+    "train_image_prior train_image_transformer train_latent_nmt "
+    "train_transformer".split(),
+)
+def test_help_is_quick_and_says_what_each_flag_does(recipe, name):
+    script = """if True:
+        import runpy, sys
+        sys.argv = [sys.argv[1], "--help"]
+        sys.path.insert(0, sys.argv[0].rpartition("/")[0])
+        try:
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        finally:
+            assert not {"tensorflow", "keras", "numpy"} & set(sys.modules)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", script, recipe(name).__file__],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    flags = re.findall(r"^  (?:-h, )?(--[\w-]+)(.*)$", done.stdout, re.MULTILINE)
+    assert len(flags) > 5
+    # A flag, its metavar and choices, then at least two words of help; a long flag has
+    # them on the next line.
+    for flag, rest in flags:
+        help = re.sub(r"^( [A-Z/]+)*( \{.*?\})?", "", rest)
+        if not help.strip():
+            help = done.stdout.split(f"  {flag}{rest}\n")[1].splitlines()[0]
+        assert len(help.split()) >= 2, f"{flag} has no help"
