@@ -10,6 +10,8 @@ sum of the parts.
 import argparse
 from pathlib import Path
 
+from arguments import add_image_data_arguments, image_data
+
 
 def parts(model, images):
     """Functions to time: the whole step, then its parts, each with its gradients."""
@@ -68,12 +70,10 @@ def parts(model, images):
 def main(arguments=None):
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    from keras_vqem.training import image_run
-
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
     model_help = "run of train_image_autoencoder.py, .keras file or preset"
     add("--model", required=True, metavar="RUN", help=model_help)
-    image_run.add_data_arguments(parser)
+    add_image_data_arguments(parser)
     add("--batch-size", default=64, **number, help="images per step (default: 64)")
     add("--rounds", default=20, **number, help="timed calls per part (default: 20)")
     add("--json", type=Path, metavar="FILE", help="file for all numbers, as JSON")
@@ -89,7 +89,7 @@ def main(arguments=None):
 
     try:
         model = load_model(options.model, ImageVQVAE)
-        images = image_run.load(options).images("val")[: options.batch_size]
+        images = image_data(options).images("val")[: options.batch_size]
     except (OSError, ValueError) as error:
         parser.error(str(error))
     whole, *times = latency.measure(parts(model, images), options.rounds).items()

@@ -14,7 +14,10 @@ work by --shard 1/4 to --shard 4/4; whichever ends last joins their lines.
 import argparse
 import hashlib
 import re
+import sys
 from pathlib import Path
+
+from arguments import make_parser, positive, user_errors
 
 
 def shard(text):
@@ -24,22 +27,45 @@ def shard(text):
     return int(match[1]), int(match[2])
 
 
+@user_errors
 def main(arguments=None):
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    add, number = parser.add_argument, {"type": int, "metavar": "N"}
-    data_help = "folder made by prepare_translation.py"
-    model_help = "the teacher: folder of a finished run, or a .keras file"
-    add("--data", type=Path, required=True, metavar="DIR", help=data_help)
-    add("--model", type=Path, required=True, metavar="RUN", help=model_help)
-    add("--output", type=Path, required=True, metavar="DIR", help="folder to write")
-    add("--num-beams", default=4, **number, help="of the teacher's search: 4")
-    add("--batch-size", default=64, **number, help="lines translated at a time: 64")
-    part = {"type": shard, "default": (1, 1), "metavar": "I/N"}
-    add("--shard", **part, help="do the Ith of N parts of the lines: 1/1")
+    parser = make_parser(__doc__)
+    add, folder = parser.add_argument, {"type": Path, "metavar": "DIR"}
+    number = {"type": positive, "metavar": "N"}
+    add(
+        "--data",
+        **folder,
+        required=True,
+        help="folder made by prepare_translation.py",
+    )
+    add(
+        "--model",
+        type=Path,
+        required=True,
+        metavar="RUN",
+        help="the teacher: folder of a finished run, .keras file or preset",
+    )
+    add("--output", **folder, required=True, help="folder to write")
+    add(
+        "--num-beams",
+        **number,
+        default=4,
+        help="number of beams of the teacher's search (default: %(default)s)",
+    )
+    add(
+        "--batch-size",
+        **number,
+        default=64,
+        help="number of lines translated at a time (default: %(default)s)",
+    )
+    add(
+        "--shard",
+        type=shard,
+        default=(1, 1),
+        metavar="I/N",
+        help="translate the Ith of N parts of the lines (default: 1/1)",
+    )
     options = parser.parse_args(arguments)
-    if options.num_beams < 1 or options.batch_size < 1:
-        parser.error("--num-beams and --batch-size must be at least 1")
 
     from keras_vqem.models.loading import load_translator, model_file
     from keras_vqem.text import TranslationData
@@ -48,10 +74,7 @@ def main(arguments=None):
     if (options.output / "data.json").exists():
         print(f"{options.output} is complete already: nothing to do.")
         return
-    try:
-        data, file = TranslationData(options.data), model_file(options.model)
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
+    data, file = TranslationData(options.data), model_file(options.model)
     sources, (which, count) = data.corpus("train").sources, options.shard
     lines = "\n".join(sources).encode("utf-8", "surrogateescape")
     settings = {
@@ -72,9 +95,16 @@ def main(arguments=None):
     made = join(data, options.output, count)
     if made is None:
         print(f"Shard {which}/{count} is complete; others are not yet.")
-    else:
-        print(f"{options.output}: {made.lines} training pairs")
-        print(f"{made.kept} of them keep their own target: the teacher wrote nothing.")
+        return
+    print(f"{options.output}: {made.lines} training pairs")
+    print(f"{made.kept} of them keep their own target: the teacher wrote nothing.")
+    if made.kept:
+        print(
+            f"WARNING: the teacher wrote nothing for {made.kept} of {made.lines} "
+            f"training sources ({made.kept / made.lines:.1%}). If these are many, it "
+            f"is not trained well enough to teach: look at its val_bleu.",
+            file=sys.stderr,
+        )
 
 
 if __name__ == "__main__":

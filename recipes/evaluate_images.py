@@ -14,6 +14,8 @@ import argparse
 import dataclasses
 from pathlib import Path
 
+from arguments import add_image_data_arguments, image_data
+
 
 def evaluate_codes(options, model, train, images):
     """Rows of the table, one `ImageBits` per prior, and notes below it."""
@@ -75,8 +77,6 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    from keras_vqem.training import image_run
-
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
     add(
         "--model",
@@ -86,7 +86,7 @@ def main(arguments=None):
     )
     prior_help = "run of train_image_prior.py (default: the prior of the model, if any)"
     add("--prior", metavar="RUN", help=prior_help)
-    image_run.add_data_arguments(parser)
+    add_image_data_arguments(parser)
     add("--split", default="test", help="split to measure (default: test)")
     add("--images", **number, help="number of images of the split (default: all)")
     add("--batch-size", default=100, **number, help="images per batch (default: 100)")
@@ -118,7 +118,7 @@ def main(arguments=None):
         model = load_with_prior(
             options.model, options.prior, ImageVQVAE, ImageTransformer
         )
-        data = image_run.load(options)
+        data = image_data(options)
         images = data.images(options.split)[: options.images]
         has_codes = hasattr(getattr(model, "bottleneck", None), "num_codes")
         counted = options.unigram_images if has_codes else 0

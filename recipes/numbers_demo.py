@@ -16,9 +16,10 @@ letter, 99.6 % with best of 4. Settings were chosen on other sentences, but for 
 depth and the temperature: 611 of the 5,000 had served for these.
 """
 
-import argparse
 import pathlib
 import time
+
+from arguments import make_parser, positive, user_errors
 
 SENTENCE = ["the thirty-first of October, fifteen seventeen"]  # to time
 SIZES = {"hidden_dim": 128, "num_heads": 4, "intermediate_dim": 256, "dropout": 0.0}
@@ -68,7 +69,7 @@ def train(model, batches, steps):
     import keras
 
     from keras_vqem.models.schedules import WarmupExponentialDecay
-    from keras_vqem.training import Progress
+    from keras_vqem.training import Progress, first_of_each_shape
 
     rounds = 10
     warmup = max(steps // 20, 1)
@@ -87,22 +88,49 @@ def train(model, batches, steps):
         epochs=rounds,
         shuffle=False,
         verbose=0,
-        callbacks=[Progress(rounds)],
+        callbacks=[Progress(rounds, compiling=first_of_each_shape(batches))],
     )
     return time.monotonic() - start
 
 
+@user_errors
 def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
+    parser = make_parser(__doc__)
+    add, number = parser.add_argument, {"type": positive, "metavar": "N"}
     names = ["Transformer", "LatentNMT"]
-    add("--models", nargs="+", choices=names, default=names, help="both, or one")
-    add("--steps", type=int, default=800, help="of training, each (%(default)s)")
-    add("--pairs", type=int, default=100_000, help="to train on (%(default)s)")
-    add("--tokens-per-batch", type=int, default=2048, help="a side (%(default)s)")
-    add("--seed", type=int, default=0, help="(%(default)s)")
+    add(
+        "--models",
+        nargs="+",
+        choices=names,
+        default=names,
+        help="which of the models to train (default: both)",
+    )
+    add(
+        "--steps",
+        **number,
+        default=800,
+        help="number of training steps per model (default: %(default)s)",
+    )
+    add(
+        "--pairs",
+        **number,
+        default=100_000,
+        help="number of training pairs (default: %(default)s)",
+    )
+    add(
+        "--tokens-per-batch",
+        **number,
+        default=2048,
+        help="most tokens, padding included, per side of a batch "
+        "(default: %(default)s)",
+    )
+    add(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="seed of weights, batches and noise (default: %(default)s)",
+    )
     add("--json", type=pathlib.Path, metavar="FILE", help="write the results there")
     arguments = parser.parse_args(arguments)
 

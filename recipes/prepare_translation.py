@@ -7,7 +7,7 @@
         --val-source val.en --val-target val.de \\
         --test-source test.en.gz --test-target test.de.gz --vocabulary 4000
     python recipes/prepare_translation.py --output data/wmt14 \\
-        --tfds wmt14_translate/de-en --data-dir tensorflow_datasets --vocabulary 32000
+        --tfds wmt14_translate/de-en --data tensorflow_datasets --vocabulary 32000
 
 Pairs come from files (line n of one translates line n of the other), from a prepared
 TensorFlow data set, or from a grammar of numbers, dates and times, which needs no
@@ -17,9 +17,9 @@ languages together is learned from the training lines that stay. The folder is r
 `keras_vqem.text.TranslationData`: all other translation recipes take it as --data.
 """
 
-import argparse
-import sys
 from pathlib import Path
+
+from arguments import add_batch_arguments, make_parser, positive, user_errors
 
 # Names of the splits in the folder, in tfds and in the grammar of numbers.
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
@@ -27,28 +27,50 @@ SIDES = ("source", "target")
 
 
 def parse(arguments):
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    add, number = parser.add_argument, {"type": int, "metavar": "N"}
+    parser = make_parser(__doc__)
+    add, number = parser.add_argument, {"type": positive, "metavar": "N"}
     add("--output", type=Path, required=True, metavar="DIR", help="folder to write")
     for split in SPLITS:
         for side in SIDES:
-            help = f"{side} lines of the {split} set, plain or .gz"
+            help = f"file with the {side} lines of the {split} set, plain or .gz"
             add(f"--{split}-{side}", type=Path, metavar="FILE", help=help)
     add("--tfds", metavar="NAME", help="data set such as wmt14_translate/de-en")
-    add("--data-dir", type=Path, metavar="DIR", help="where tfds has prepared it")
+    add("--data", type=Path, metavar="DIR", help="folder where tfds has prepared it")
     add("--numbers", **number, help="generate N training pairs, no data needed")
-    languages = {"nargs": 2, "default": ["en", "de"], "metavar": ("FROM", "TO")}
-    add("--languages", **languages, help="source and target: en de")
-    add("--vocabulary", default=4000, **number, help="size of the vocabulary: 4000")
-    add("--tokenizer", type=Path, metavar="FILE", help="reuse this vocabulary instead")
-    add("--max-tokens", default=250, **number, help="longest training side: 250")
+    add(
+        "--languages",
+        nargs=2,
+        default=["en", "de"],
+        metavar=("FROM", "TO"),
+        help="source and target language (default: en de)",
+    )
+    add(
+        "--vocabulary",
+        **number,
+        default=4000,
+        help="number of ids in the vocabulary (default: %(default)s)",
+    )
+    add(
+        "--tokenizer",
+        type=Path,
+        metavar="FILE",
+        help="use the vocabulary in this tokenizer.model instead of learning one",
+    )
+    add(
+        "--max-tokens",
+        **number,
+        default=250,
+        help="most tokens per side of a training pair (default: %(default)s)",
+    )
     summary = parser.add_argument_group("the summary of training batches")
-    add = summary.add_argument
-    add("--tokens-per-batch", default=2048, **number, help="a side: 2048")
-    add("--max-shapes", default=12, **number, help="of batches, at most: 12")
-    multiple = "of target lengths, 2 ** n_c for LatentNMT: 1"
-    add("--length-multiple", default=1, **number, help=multiple)
+    add_batch_arguments(summary.add_argument, max_shapes=12)
+    summary.add_argument(
+        "--length-multiple",
+        **number,
+        default=1,
+        help="number that target lengths are multiples of, 2 ** n_c for LatentNMT "
+        "(default: %(default)s)",
+    )
     options = parser.parse_args(arguments)
 
     files = [getattr(options, f"{split}_source") for split in SPLITS]
@@ -79,7 +101,7 @@ def read(options):
             splits[split] = ParallelCorpus.from_numbers(count, split=name)
         elif options.tfds:
             splits[split] = ParallelCorpus.from_tfds(
-                options.tfds, name, *options.languages, data_dir=options.data_dir
+                options.tfds, name, *options.languages, data_dir=options.data
             )
         elif getattr(options, f"{split}_source"):
             files = [getattr(options, f"{split}_{side}") for side in SIDES]
@@ -87,6 +109,7 @@ def read(options):
     return splits
 
 
+@user_errors
 def main(arguments=None):
     options = parse(arguments)
 
@@ -114,7 +137,7 @@ def main(arguments=None):
     print("Cleaning of the training set:")
     print(summary, end="\n\n")
     if not summary.kept:
-        sys.exit("No training pair is left: nothing was written.")
+        raise ValueError("No training pair is left: nothing was written.")
     data = TranslationData.create(options.output, *options.languages, tokenizer, splits)
 
     sizes = ", ".join(f"{name} {len(corpus)}" for name, corpus in splits.items())

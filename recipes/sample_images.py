@@ -12,6 +12,8 @@ the upper one: original, given half, completions).
 import argparse
 from pathlib import Path
 
+from arguments import add_image_data_arguments, image_data
+
 
 def reconstructions(model, images, columns):
     import numpy as np
@@ -58,8 +60,6 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    from keras_vqem.training import image_run
-
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
     add(
         "--model",
@@ -69,7 +69,7 @@ def main(arguments=None):
     )
     prior_help = "run of train_image_prior.py (default: the prior of the model, if any)"
     add("--prior", metavar="RUN", help=prior_help)
-    image_run.add_data_arguments(parser)
+    add_image_data_arguments(parser)
     output_help = "folder for the pictures"
     add("--output", type=Path, required=True, metavar="DIR", help=output_help)
     add("--columns", default=10, **number, help="images per row (default: 10)")
@@ -92,7 +92,7 @@ def main(arguments=None):
     rows, columns = options.rows, options.columns
     try:
         model = load_with_prior(options.model, options.prior, ImageVQVAE)
-        images = image_run.load(options).images("test")
+        images = image_data(options).images("test")
     except (OSError, ValueError) as error:
         parser.error(str(error))
     prior, needed = model.prior, max(rows * columns, 2 * rows)

@@ -12,14 +12,98 @@ The run folder is that of train_transformer.py. Next comes the prior over the co
     python recipes/train_image_prior.py --autoencoder runs/image_em ...
 """
 
-import argparse
+from arguments import (
+    adam,
+    add_em_arguments,
+    add_image_run_arguments,
+    em_bottleneck,
+    image_data,
+    make_parser,
+    positive,
+    run_options,
+    user_errors,
+)
 
 CODES, SLOTS = 256, 10
+WARMUP_STEPS = 200  # in a run that is long enough
+
+
+def parse(arguments):
+    parser = make_parser(__doc__)
+    add_image_run_arguments(parser, 0.003, WARMUP_STEPS, batch_size=64)
+    number = {"type": positive, "metavar": "N"}
+    add = parser.add_argument_group("network").add_argument
+    add(
+        "--network",
+        choices=["patch", "paper"],
+        default="patch",
+        help="start from principal components of patches, or the paper's convolutions "
+        "(default: %(default)s)",
+    )
+    add(
+        "--likelihood",
+        choices=["mixture", "categorical"],
+        default="mixture",
+        help="distribution of pixels: mixture of logistics, or softmax over 256 values "
+        "(default: %(default)s)",
+    )
+    add(
+        "--num-mixtures",
+        **number,
+        default=5,
+        help="number of logistics per mixture (default: %(default)s)",
+    )
+    add(
+        "--channels",
+        **number,
+        default=128,
+        help="number of channels on the grid of cells (default: %(default)s)",
+    )
+    add(
+        "--num-blocks",
+        **number,
+        default=2,
+        help="number of residual blocks on the grid of cells (default: %(default)s)",
+    )
+    add(
+        "--pixel-channels",
+        **number,
+        default=32,
+        help="number of channels on the grid of pixels (default: %(default)s)",
+    )
+    add(
+        "--num-pixel-blocks",
+        **number,
+        default=2,
+        help="number of residual blocks on the grid of pixels (default: %(default)s)",
+    )
+    codes = parser.add_argument_group("codes")
+    add = codes.add_argument
+    add(
+        "--bottleneck",
+        choices=["em", "vq", "gaussian"],
+        default="em",
+        help="how vectors become codes: EM or gradient; gaussian is a VAE "
+        "(default: %(default)s)",
+    )
+    add(
+        "--code-dim",
+        **number,
+        default=16,
+        help="size of a code's vector (default: %(default)s)",
+    )
+    add(
+        "--latent-dim",
+        **number,
+        default=64,
+        help="number of a VAE's latents per cell (default: %(default)s)",
+    )
+    add_em_arguments(codes, num_samples=5, temperature=0.1, dead_code_threshold=0.01)
+    return parser.parse_args(arguments)
 
 
 def make_bottleneck(arguments, pixels, steps):
     from keras_vqem import layers
-    from keras_vqem.training.em_arguments import em_bottleneck
 
     shared = arguments.network == "paper"
     groups = layers.SharedSlices(SLOTS) if shared else layers.Slices(SLOTS)
@@ -29,95 +113,89 @@ def make_bottleneck(arguments, pixels, steps):
         return layers.VQBottleneck(
             CODES, commitment_weight=arguments.commitment_weight, groups=groups
         )
-    # The loss is nats a dimension: a cell's share of the image's dimensions.
+    # The loss is nats per dimension: a cell's share of the image's dimensions.
     cells = pixels // 16
     return layers.GaussianBottleneck(
         arguments.latent_dim, kl_weight=cells / (3 * pixels), seed=arguments.seed
     )
 
 
-def make_model(arguments, data, steps):
-    from keras_vqem import layers, models
+def make_network(arguments):
+    """Compressor and decompressor."""
+    from keras_vqem import layers
 
-    images = data.images("train")
-    height, width = images.shape[1:3]
-    # Its first guess is within a few levels, of 128, from the first step on.
-    from_patches = arguments.network == "patch"
-    spread = 4.0 if from_patches else None
-    # A VAE's latents have a variance of 1, whatever the pixels.
-    unit = 1 / 32 if from_patches and arguments.bottleneck != "gaussian" else 1.0
-    likelihood = (
-        layers.LogisticMixture(arguments.num_mixtures, spread=spread)
-        if arguments.likelihood == "mixture"
-        else layers.CategoricalPixels(spread=spread)
-    )
-    code_dim = SLOTS * arguments.code_dim
+    code_dim, channels = SLOTS * arguments.code_dim, arguments.channels
     if arguments.network == "paper":
-        compressor = layers.ImageCompressor(code_dim, arguments.channels)
-        decompressor = layers.ImageDecompressor(arguments.channels)
-    else:
-        compressor = layers.PatchCompressor(
-            code_dim, channels=arguments.channels, num_blocks=arguments.num_blocks
-        )
-        decompressor = layers.PatchDecompressor(
-            channels=arguments.channels,
-            num_blocks=arguments.num_blocks,
-            pixel_channels=arguments.pixel_channels,
-            num_pixel_blocks=arguments.num_pixel_blocks,
-            unit=unit,
-        )
-    model = models.ImageVQVAE(
-        compressor,
-        make_bottleneck(arguments, height * width, steps),
-        decompressor,
-        likelihood,
-        image_size=(height, width),
+        compressor = layers.ImageCompressor(code_dim, channels)
+        return compressor, layers.ImageDecompressor(channels)
+    compressor = layers.PatchCompressor(
+        code_dim, channels=channels, num_blocks=arguments.num_blocks
     )
-    if from_patches:
-        model.init_from_patches(images[:20_000], arguments.seed)
-    return model
+    decompressor = layers.PatchDecompressor(
+        channels=channels,
+        num_blocks=arguments.num_blocks,
+        pixel_channels=arguments.pixel_channels,
+        num_pixel_blocks=arguments.num_pixel_blocks,
+        # A VAE's latents have a variance of 1, whatever the pixels.
+        unit=1.0 if arguments.bottleneck == "gaussian" else 1 / 32,
+    )
+    return compressor, decompressor
 
 
+def make_likelihood(arguments):
+    from keras_vqem import layers
+
+    # From patches, the first guess is within a few levels of 256 from the first step.
+    spread = 4.0 if arguments.network == "patch" else None
+    if arguments.likelihood == "mixture":
+        return layers.LogisticMixture(arguments.num_mixtures, spread=spread)
+    return layers.CategoricalPixels(spread=spread)
+
+
+@user_errors
 def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    from keras_vqem.training import image_run
-    from keras_vqem.training.em_arguments import add_em_arguments
+    arguments = parse(arguments)
 
-    image_run.add_arguments(parser, learning_rate=0.003, warmup=200)
-    network = parser.add_argument_group("network")
-    add = network.add_argument
-    add("--network", choices=["patch", "paper"], default="patch", help="(%(default)s)")
-    add(
-        "--likelihood",
-        choices=["mixture", "categorical"],
-        default="mixture",
-        help="of pixels (%(default)s)",
-    )
-    add("--num-mixtures", type=int, default=5, help="of logistics (%(default)s)")
-    add("--channels", type=int, default=128, help="on cells (%(default)s)")
-    add("--num-blocks", type=int, default=2, help="residual, on cells (%(default)s)")
-    add("--pixel-channels", type=int, default=32, help="on pixels (%(default)s)")
-    add("--num-pixel-blocks", type=int, default=2, help="on pixels (%(default)s)")
+    from keras_vqem.images import ImageBatches
+    from keras_vqem.models import ImageVQVAE
+    from keras_vqem.training import LossInBits, Run, loss_in_bits, validation_set
 
-    codes = parser.add_argument_group("codes")
-    add = codes.add_argument
-    add(
-        "--bottleneck",
-        choices=["em", "vq", "gaussian"],
-        default="em",
-        help="(%(default)s)",
-    )
-    add("--code-dim", type=int, default=16, help="of a code's vector (%(default)s)")
-    add("--latent-dim", type=int, default=64, help="of a VAE's cell (%(default)s)")
-    add_em_arguments(codes, num_samples=5, temperature=0.1, dead_code_threshold=0.01)
-    arguments = parser.parse_args(arguments)
+    with Run(arguments.run, **run_options(arguments)) as run:
+        data = image_data(arguments)
+        images = data.images("train")
+        height, width = images.shape[1:3]
+        val = validation_set({"images": data.images("val")}, arguments.batch_size)
+        batches = ImageBatches(
+            images,
+            arguments.batch_size,
+            arguments.seed,
+            flip=True,
+            steps=arguments.steps_per_epoch,
+        )
+        steps = arguments.epochs * batches.steps_per_epoch
 
-    path = image_run.train_on_images(
-        arguments, lambda data, steps: make_model(arguments, data, steps)
-    )
-    print(f"saved {path}")
+        compressor, decompressor = make_network(arguments)
+        model = ImageVQVAE(
+            compressor,
+            make_bottleneck(arguments, height * width, steps),
+            decompressor,
+            make_likelihood(arguments),
+            image_size=(height, width),
+        )
+        if arguments.network == "patch":
+            model.init_from_patches(images[:20_000], arguments.seed)
+        model.compile(
+            adam(run, arguments, steps, WARMUP_STEPS), jit_compile=arguments.jit
+        )
+        run.fit(
+            model,
+            batches,
+            arguments.epochs,
+            validation_data=val,
+            callbacks=[LossInBits()],
+            average=arguments.average,
+        )
+        run.report(loss_in_bits(model.evaluate(val, verbose=0, return_dict=True)))
 
 
 if __name__ == "__main__":

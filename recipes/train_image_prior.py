@@ -3,30 +3,65 @@
     python recipes/train_image_prior.py --autoencoder runs/image_em \\
         --data data --run runs/image_em_prior --steps-per-epoch 375
 
-The codes of all training images, and of their mirror images, are computed first and
-kept in the run folder; to go through them all takes about an hour of one core. The
-paper's prior has --num-layers 6. Next:
+The codes of the training images that the run will see, mirror images among them, are
+computed first and kept in the run folder; to go through all of them takes about an
+hour of one core. The paper's prior has --num-layers 6. Next:
 
     python recipes/evaluate_images.py --model runs/image_em \\
         --prior runs/image_em_prior --data data
 """
 
-import argparse
 import hashlib
-from pathlib import Path
+
+from arguments import (
+    adam,
+    add_image_run_arguments,
+    add_sizes,
+    image_data,
+    make_parser,
+    run_options,
+    sizes,
+    user_errors,
+)
+
+WARMUP_STEPS = 500  # in a run that is long enough
+START = 10_000  # examples whose frequencies of codes the prior starts from
 
 
-def codes_of(autoencoder, images, path, made_of):
-    """The codes of training images, mirrored ones too, and of validation images.
+def rows_seen(examples, batch_size, seed, steps_per_epoch, epochs):
+    """Which of the examples a run needs: those in its batches, and the first ones."""
+    import numpy as np
+
+    from keras_vqem.images import ArrayBatches
+
+    rows = {"rows": np.arange(examples)}
+    batches = ArrayBatches(rows, batch_size, seed, steps_per_epoch)
+    start = min(START, epochs * batches.steps_per_epoch * batch_size, examples)
+    seen = np.zeros(examples, bool)
+    seen[:start] = True
+    for epoch in range(epochs):
+        for batch in batches.epoch(epoch):
+            seen[batch["rows"]] = True
+    return np.flatnonzero(seen), start
+
+
+def codes_of(autoencoder, images, rows, path, made_of):
+    """The codes of training images and of validation images.
 
     They are kept in a file: with other threads or on another machine a few codes would
-    be others, and a resumed run is to see the same.
+    differ, and a resumed run is to see the same.
 
     Args:
         autoencoder: The model.
-        images: Of training and of validation.
+        images: Training and validation images, two arrays.
+        rows: Which training examples to encode; those from `len(images[0])` on are the
+            mirror images. The codes of the others are left at 0.
         path: The file.
-        made_of: A str that is another one for other codes.
+        made_of: A str that differs where the codes may differ.
+
+    Returns:
+        Codes of all training images and then their mirror images, and codes of the
+        validation images.
     """
     import numpy as np
 
@@ -38,42 +73,76 @@ def codes_of(autoencoder, images, path, made_of):
             if file["made_of"] == made_of:
                 return file["train"], file["val"]
     train, val = images
-    print(f"codes of {2 * len(train):,} images", flush=True)
-    codes = [image_bits.encode(autoencoder, x) for x in (train, train[:, :, ::-1])]
-    codes, val = np.concatenate(codes), image_bits.encode(autoencoder, val)
+    print(f"encoding {len(rows):,} of {2 * len(train):,} training images", flush=True)
+
+    def encode(images):
+        return image_bits.encode(
+            autoencoder, images, log=lambda line: print(line, flush=True)
+        )
+
+    val = encode(val)
+    codes = np.zeros((2 * len(train), *val.shape[1:]), val.dtype)
+    for first, source in ((0, train), (len(train), train[:, :, ::-1])):
+        chosen = rows[(rows >= first) & (rows < first + len(train))]
+        if len(chosen):
+            codes[chosen] = encode(source[chosen - first])
     with replacing(path) as temporary:
         np.savez_compressed(temporary, train=codes, val=val, made_of=made_of)
     return codes, val
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    from keras_vqem.training import image_run, run
+def make_model(arguments, bottleneck, codes, start):
+    """The prior; over codes of a codebook it starts from that."""
+    import numpy as np
 
-    image_run.add_arguments(parser, learning_rate=0.002, batch_size=16)
-    add = parser.add_argument
-    add("--autoencoder", required=True, metavar="RUN", help="whose codes to predict")
-    image_run.add_grid_arguments(
-        parser, hidden_dim=128, num_layers=2, intermediate_dim=256, block_length=40
+    from keras_vqem.models import GridTransformer
+
+    grid = codes.shape[1:]
+    if not hasattr(bottleneck, "codebook"):
+        return GridTransformer(grid, bottleneck.num_codes, **sizes(arguments))
+    codebook = np.asarray(bottleneck.codebook)
+    number, size = codebook.shape[-2:]
+    model = GridTransformer(grid, number, vector_dim=size, **sizes(arguments))
+    model.init_from_codebook(codebook, codes[:start])
+    return model
+
+
+@user_errors
+def main(arguments=None):
+    parser = make_parser(__doc__)
+    add_image_run_arguments(parser, 0.002, WARMUP_STEPS, batch_size=16)
+    parser.add_argument(
+        "--autoencoder",
+        required=True,
+        metavar="RUN",
+        help="run, .keras file or preset of the autoencoder whose codes to predict",
+    )
+    add_sizes(
+        parser,
+        hidden_dim=128,
+        num_layers=2,
+        num_heads=4,
+        intermediate_dim=256,
+        block_length=40,
+        dropout=0.0,
     )
     arguments = parser.parse_args(arguments)
 
     import numpy as np
 
     from keras_vqem.images import ArrayBatches
-    from keras_vqem.models import GridTransformer, ImageVQVAE
+    from keras_vqem.models import ImageVQVAE
     from keras_vqem.models.loading import load_model, model_file
+    from keras_vqem.training import LossInBits, Run, loss_in_bits, validation_set
 
-    def make_task(replicas):
+    with Run(arguments.run, **run_options(arguments)) as run:
         autoencoder = load_model(arguments.autoencoder, ImageVQVAE)
         if not hasattr(autoencoder.bottleneck, "num_codes"):
             raise ValueError(
                 f"{arguments.autoencoder} is a VAE: it has no codes to predict, and "
                 f"its bits need no other prior."
             )
-        data = image_run.load(arguments)
+        data = image_data(arguments)
         images = [data.images(split) for split in ("train", "val")]
         height, width = autoencoder.image_size
         if images[0].shape[1:3] != (height, width):
@@ -82,37 +151,31 @@ def main(arguments=None):
                 f"autoencoder was trained on {height} x {width}. Give --dataset, "
                 f"--data and --size {height} as there."
             )
-        found = hashlib.sha256(model_file(arguments.autoencoder).read_bytes())
-        for array in images:
-            found.update(np.ascontiguousarray(array))
-        path = Path(arguments.run) / "codes.npz"
-        codes, symbols = codes_of(autoencoder, images, path, found.hexdigest())
-        val = image_run.validation_set({"symbols": symbols}, arguments.batch_size)
 
-        def make_model(steps):
-            bottleneck = autoencoder.bottleneck
-            grid, sizes = codes.shape[1:], image_run.grid_sizes(arguments)
-            if not hasattr(bottleneck, "codebook"):
-                return GridTransformer(grid, bottleneck.num_codes, **sizes)
-            codebook = np.asarray(bottleneck.codebook)
-            number, size = codebook.shape[-2:]
-            model = GridTransformer(grid, number, vector_dim=size, **sizes)
-            model.init_from_codebook(codebook, codes[:10_000])
-            return model
+        order = (arguments.batch_size, arguments.seed, arguments.steps_per_epoch)
+        rows, start = rows_seen(2 * len(images[0]), *order, arguments.epochs)
+        made_of = hashlib.sha256(model_file(arguments.autoencoder).read_bytes())
+        for array in (*images, rows):
+            made_of.update(np.ascontiguousarray(array))
+        path = run.path / "codes.npz"
+        codes, val = codes_of(autoencoder, images, rows, path, made_of.hexdigest())
+        val = validation_set({"symbols": val}, arguments.batch_size)
+        batches = ArrayBatches({"symbols": codes}, *order)
+        steps = arguments.epochs * batches.steps_per_epoch
 
-        return run.Task(
-            ArrayBatches(
-                {"symbols": codes},
-                arguments.batch_size,
-                arguments.seed,
-                arguments.steps_per_epoch,
-            ),
-            make_model,
-            lambda model: model.evaluate(val, verbose=0, return_dict=True),
-            validation=val,
+        model = make_model(arguments, autoencoder.bottleneck, codes, start)
+        model.compile(
+            adam(run, arguments, steps, WARMUP_STEPS), jit_compile=arguments.jit
         )
-
-    print(f"saved {run.train(arguments, make_task)}")
+        run.fit(
+            model,
+            batches,
+            arguments.epochs,
+            validation_data=val,
+            callbacks=[LossInBits()],
+            average=arguments.average,
+        )
+        run.report(loss_in_bits(model.evaluate(val, verbose=0, return_dict=True)))
 
 
 if __name__ == "__main__":

@@ -1,37 +1,73 @@
 """Trains the autoregressive baseline: a Transformer that predicts pixel by pixel.
 
-    python recipes/train_image_transformer.py --data data --run runs/pixels
+    python recipes/train_image_transformer.py --data data --run runs/pixels \\
+        --steps-per-epoch 450
 
 It starts from the frequencies of values, with values that are close alike. The run
 folder is that of train_transformer.py.
 """
 
-import argparse
+from arguments import (
+    adam,
+    add_image_run_arguments,
+    add_sizes,
+    image_data,
+    make_parser,
+    run_options,
+    sizes,
+    user_errors,
+)
+
+WARMUP_STEPS = 500  # in a run that is long enough
 
 
+@user_errors
 def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    from keras_vqem.training import image_run
-
-    image_run.add_arguments(parser, learning_rate=0.002, batch_size=8)
-    image_run.add_grid_arguments(
-        parser, hidden_dim=96, num_layers=2, intermediate_dim=192, block_length=96
+    parser = make_parser(__doc__)
+    add_image_run_arguments(parser, 0.002, WARMUP_STEPS, batch_size=8)
+    add_sizes(
+        parser,
+        hidden_dim=96,
+        num_layers=2,
+        num_heads=4,
+        intermediate_dim=192,
+        block_length=96,
+        dropout=0.0,
     )
     arguments = parser.parse_args(arguments)
 
+    from keras_vqem.images import ImageBatches
     from keras_vqem.models import ImageTransformer
+    from keras_vqem.training import LossInBits, Run, loss_in_bits, validation_set
 
-    def make_model(data, steps):
+    with Run(arguments.run, **run_options(arguments)) as run:
+        data = image_data(arguments)
         images = data.images("train")
-        height, width = images.shape[1:3]
-        model = ImageTransformer(height, width, **image_run.grid_sizes(arguments))
+        val = validation_set({"images": data.images("val")}, arguments.batch_size)
+        batches = ImageBatches(
+            images,
+            arguments.batch_size,
+            arguments.seed,
+            flip=True,
+            steps=arguments.steps_per_epoch,
+        )
+        steps = arguments.epochs * batches.steps_per_epoch
+
+        model = ImageTransformer(*images.shape[1:3], **sizes(arguments))
         model.build()
         model.init_from_codebook(model.vectors, images[:10_000])
-        return model
-
-    print(f"saved {image_run.train_on_images(arguments, make_model)}")
+        model.compile(
+            adam(run, arguments, steps, WARMUP_STEPS), jit_compile=arguments.jit
+        )
+        run.fit(
+            model,
+            batches,
+            arguments.epochs,
+            validation_data=val,
+            callbacks=[LossInBits()],
+            average=arguments.average,
+        )
+        run.report(loss_in_bits(model.evaluate(val, verbose=0, return_dict=True)))
 
 
 if __name__ == "__main__":

@@ -1,115 +1,168 @@
 """Trains LatentNMT, the paper's translator through discrete codes.
 
     python recipes/train_latent_nmt.py --data data/multi30k_distilled \\
-        --run runs/soft_em --num-samples 10 --jit
+        --teacher runs/teacher --run runs/soft_em --epochs 12 --max-shapes 6 \\
+        --dropout 0.1 --learning-rate 0.002 --bypass-steps 600 --predicted-share 0.5 \\
+        --validate-every 2 --jit
 
 Each row of the paper's tables is one more option: --num-samples 0 for hard EM; --data
 with the undistilled folder; --num-compress-steps 4; --bottleneck vq, gumbel or semhash;
 --num-codes; --hidden-dim; --attend-source. The run folder is that of
-train_transformer.py; metrics also hold the codebook's perplexity, the BLEU
-of translations written from the codes of the true ones (teacher_forced_bleu: the most that codes and decoder allow) and from random
-codes (random_codes_bleu: what the decoder reads off the source alone).
+train_transformer.py. Metrics also hold the perplexity of the codebook and two more
+BLEUs: of translations written from the codes of the true ones (teacher_forced_bleu, the
+most that codes and decoder allow) and from random codes (random_codes_bleu, what the
+decoder reads off the source alone).
 """
 
-import argparse
+from functools import partial
+
+from arguments import (
+    adam,
+    add_em_arguments,
+    add_translation_arguments,
+    em_bottleneck,
+    make_parser,
+    positive,
+    run_options,
+    sizes,
+    steps_for,
+    user_errors,
+)
+
+WARMUP_STEPS, BYPASS_STEPS = 800, 1500  # in a run that is long enough
 
 
-def make_bottleneck(arguments, steps):
-    from keras_vqem import layers
-    from keras_vqem.training.em_arguments import em_bottleneck
-
-    if arguments.bottleneck == "em":
-        return em_bottleneck(arguments, arguments.num_codes, steps)
-    if arguments.bottleneck == "vq":
-        return layers.VQBottleneck(
-            arguments.num_codes, commitment_weight=arguments.commitment_weight
-        )
-    if arguments.bottleneck == "gumbel":
-        return layers.GumbelSoftmaxBottleneck(arguments.num_codes, seed=arguments.seed)
-    bits = (arguments.num_codes - 1).bit_length()
-    return layers.SemanticHashingBottleneck(bits, seed=arguments.seed)
-
-
-def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    from keras_vqem.training import translation_run
-    from keras_vqem.training.em_arguments import add_em_arguments
-
-    translation_run.add_arguments(parser)
+def parse(arguments):
+    parser = make_parser(__doc__)
     # Codes change their meaning from epoch to epoch: the mean of many is of no use.
-    parser.set_defaults(average=2)
-    latent = parser.add_argument_group("codes")
-    add = latent.add_argument
-    add("--teacher", metavar="RUN", help="start from what this Transformer has learned")
+    add_translation_arguments(parser, WARMUP_STEPS, average=2)
+    codes = parser.add_argument_group("codes")
+    add, number = codes.add_argument, {"type": positive, "metavar": "N"}
+    add(
+        "--teacher",
+        metavar="RUN",
+        help="run of a Transformer whose weights to start from (default: none)",
+    )
     add(
         "--bottleneck",
         choices=["em", "vq", "gumbel", "semhash"],
         default="em",
-        help="(%(default)s)",
+        help="how vectors become codes: EM, gradient, Gumbel-Softmax or semantic "
+        "hashing (default: %(default)s)",
     )
-    add("--num-codes", type=int, default=512, help="size of the codebook (%(default)s)")
-    add_em_arguments(latent, num_samples=10, temperature=5.0, dead_code_threshold=0.05)
-    add("--num-compress-steps", type=int, default=3, help="n_c (%(default)s)")
-    add("--num-predictor-layers", type=int, default=2, help="(%(default)s)")
-    add("--attend-source", action="store_true", help="in the compressor")
+    add(
+        "--num-codes",
+        **number,
+        default=512,
+        help="number of codes in the codebook (default: %(default)s)",
+    )
+    add_em_arguments(codes, num_samples=10, temperature=5.0, dead_code_threshold=0.05)
+    add(
+        "--num-compress-steps",
+        **number,
+        default=3,
+        help="n_c: one code for 2 ** n_c tokens (default: %(default)s)",
+    )
+    add(
+        "--num-predictor-layers",
+        **number,
+        default=2,
+        help="number of Transformer blocks that predict codes (default: %(default)s)",
+    )
+    add(
+        "--attend-source",
+        action="store_true",
+        help="let the compressor attend to the source",
+    )
     add(
         "--bypass-steps",
         type=int,
-        default=1500,
-        metavar="STEPS",
-        help="in which fewer and fewer sentences skip the bottleneck (%(default)s)",
+        metavar="N",
+        help="first steps in which fewer and fewer sentences skip the bottleneck "
+        f"(default: {BYPASS_STEPS}, at most a third of the run)",
     )
     add(
         "--predicted-share",
         type=float,
         default=0.0,
         metavar="SHARE",
-        help="of sentences decoded from predicted codes after that (%(default)s)",
+        help="share of sentences decoded from predicted codes after that "
+        "(default: %(default)s)",
     )
-    arguments = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
 
-    from keras_vqem.evaluation import codes
+
+def make_bottleneck(arguments, steps):
+    from keras_vqem import layers
+
+    num_codes, seed = arguments.num_codes, arguments.seed
+    if arguments.bottleneck == "em":
+        return em_bottleneck(arguments, num_codes, steps)
+    if arguments.bottleneck == "vq":
+        weight = arguments.commitment_weight
+        return layers.VQBottleneck(num_codes, commitment_weight=weight)
+    if arguments.bottleneck == "gumbel":
+        return layers.GumbelSoftmaxBottleneck(num_codes, seed=seed)
+    return layers.SemanticHashingBottleneck((num_codes - 1).bit_length(), seed=seed)
+
+
+@user_errors
+def main(arguments=None):
+    arguments = parse(arguments)
+
+    from keras_vqem.evaluation.codes import reconstruct
+    from keras_vqem.evaluation.translation_scores import bleu
     from keras_vqem.models import LatentNMT
     from keras_vqem.models.loading import load_translator
+    from keras_vqem.text import TranslationData
+    from keras_vqem.training import Run, ValidationBLEU
 
-    def make_model(data, steps):
+    with Run(arguments.run, **run_options(arguments)) as run:
+        data = TranslationData(arguments.data)
+        val = data.corpus("val")
+        batches = data.batches(
+            "train",
+            arguments.tokens_per_batch,
+            max_shapes=arguments.max_shapes,
+            length_multiple=2**arguments.num_compress_steps,
+            batch_multiple=2 * run.num_replicas,
+            seed=arguments.seed,
+        )
+        steps = arguments.epochs * batches.steps_per_epoch
+
         model = LatentNMT(
             data.tokenizer,
             make_bottleneck(arguments, steps),
             num_compress_steps=arguments.num_compress_steps,
             attend_source=arguments.attend_source,
-            hidden_dim=arguments.hidden_dim,
-            num_encoder_layers=arguments.num_encoder_layers,
-            num_decoder_layers=arguments.num_decoder_layers,
             num_predictor_layers=arguments.num_predictor_layers,
-            num_heads=arguments.num_heads,
-            intermediate_dim=arguments.intermediate_dim,
-            dropout=arguments.dropout,
-            bypass_steps=arguments.bypass_steps,
+            bypass_steps=steps_for(
+                run, arguments, "bypass_steps", BYPASS_STEPS, most=steps // 3
+            ),
             predicted_share=arguments.predicted_share,
+            **sizes(arguments),
         )
         if arguments.teacher:
             model.warm_start(load_translator(arguments.teacher))
-        return model
-
-    def from_codes(kind):
-        def translate(model, corpus):
-            return codes.reconstruct(model, corpus.sources, corpus.targets, codes=kind)
-
-        return translate
-
-    path = translation_run.train(
-        arguments,
-        make_model,
-        length_multiple=2**arguments.num_compress_steps,
-        translators={
-            "teacher_forced_bleu": from_codes("own"),
-            "random_codes_bleu": from_codes("random"),
-        },
-    )
-    print(f"saved {path}")
+        model.compile(
+            adam(run, arguments, steps, WARMUP_STEPS),
+            label_smoothing=arguments.label_smoothing,
+            jit_compile=arguments.jit,
+        )
+        translators = {
+            "teacher_forced_bleu": reconstruct,
+            "random_codes_bleu": partial(reconstruct, codes="random"),
+        }
+        run.fit(
+            model,
+            batches,
+            arguments.epochs,
+            callbacks=[
+                ValidationBLEU(val, translators, every=arguments.validate_every)
+            ],
+            average=arguments.average,
+        )
+        run.report({"val_bleu": bleu(model.translate(val.sources), val.targets)})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Trains the autoregressive translator: the baseline, and the teacher of LatentNMT.
 
     python recipes/prepare_translation.py ... --output data/multi30k
-    python recipes/train_transformer.py --data data/multi30k --run runs/teacher --jit
+    python recipes/train_transformer.py --data data/multi30k --run runs/teacher \\
+        --max-shapes 8 --validate-every 2 --jit
 
 The run folder holds config.json, log.txt, metrics.jsonl, TensorBoard events,
 checkpoints, and at the end model.keras, the mean of the last checkpoints. A run that
@@ -10,33 +11,56 @@ was stopped goes on with the same command and --resume. Then measure it:
     python recipes/evaluate_translation.py --model runs/teacher --data data/multi30k
 """
 
-import argparse
+from arguments import (
+    adam,
+    add_translation_arguments,
+    make_parser,
+    run_options,
+    sizes,
+    user_errors,
+)
+
+WARMUP_STEPS = 800  # in a run that is long enough
 
 
+@user_errors
 def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    from keras_vqem.training import translation_run
-
-    translation_run.add_arguments(parser)
+    parser = make_parser(__doc__)
+    add_translation_arguments(parser, WARMUP_STEPS, average=5)
     arguments = parser.parse_args(arguments)
 
+    from keras_vqem.evaluation.translation_scores import bleu
     from keras_vqem.models import Transformer
+    from keras_vqem.text import TranslationData
+    from keras_vqem.training import Run, ValidationBLEU
 
-    def make_model(data, steps):
-        return Transformer(
-            data.tokenizer,
-            hidden_dim=arguments.hidden_dim,
-            num_encoder_layers=arguments.num_encoder_layers,
-            num_decoder_layers=arguments.num_decoder_layers,
-            num_heads=arguments.num_heads,
-            intermediate_dim=arguments.intermediate_dim,
-            dropout=arguments.dropout,
+    with Run(arguments.run, **run_options(arguments)) as run:
+        data = TranslationData(arguments.data)
+        val = data.corpus("val")
+        batches = data.batches(
+            "train",
+            arguments.tokens_per_batch,
+            max_shapes=arguments.max_shapes,
+            length_multiple=1,
+            batch_multiple=2 * run.num_replicas,
+            seed=arguments.seed,
         )
+        steps = arguments.epochs * batches.steps_per_epoch
 
-    path = translation_run.train(arguments, make_model)
-    print(f"saved {path}")
+        model = Transformer(data.tokenizer, **sizes(arguments))
+        model.compile(
+            adam(run, arguments, steps, WARMUP_STEPS),
+            label_smoothing=arguments.label_smoothing,
+            jit_compile=arguments.jit,
+        )
+        run.fit(
+            model,
+            batches,
+            arguments.epochs,
+            callbacks=[ValidationBLEU(val, every=arguments.validate_every)],
+            average=arguments.average,
+        )
+        run.report({"val_bleu": bleu(model.translate(val.sources), val.targets)})
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ computes it for comparison.
 
 import dataclasses
 import math
+import time
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -121,13 +123,19 @@ class PredictorPrior:
         return np.asarray(self._graph(inputs))
 
 
-def encode(model: ImageVQVAE, images: np.ndarray, batch_size: int = 100) -> np.ndarray:
+def encode(
+    model: ImageVQVAE,
+    images: np.ndarray,
+    batch_size: int = 100,
+    log: Callable[[str], None] | None = None,
+) -> np.ndarray:
     """Returns the codes of images.
 
     Args:
         model: A `keras_vqem.models.ImageVQVAE`.
         images: uint8 array `[N, H, W, 3]`.
         batch_size: Number of images encoded at a time.
+        log: Function that takes a line of progress every ten seconds or so, or None.
 
     Returns:
         Array `[N, rows, columns, slots]`: uint8 if the codebook has at most 256 codes,
@@ -135,9 +143,14 @@ def encode(model: ImageVQVAE, images: np.ndarray, batch_size: int = 100) -> np.n
     """
     graph = tf.function(model.encode)
     dtype = "uint8" if model.bottleneck.num_codes <= 256 else "int32"
-    return np.concatenate(
-        [np.asarray(graph(part)).astype(dtype) for part in _parts(images, batch_size)]
-    )
+    found, shown = [], time.monotonic()
+    for part in _parts(images, batch_size):
+        found.append(np.asarray(graph(part)).astype(dtype))
+        if log is not None and time.monotonic() - shown >= 10:
+            shown = time.monotonic()
+            done = batch_size * len(found)
+            log(f"{min(done, len(images)):,} of {len(images):,} images encoded")
+    return np.concatenate(found)
 
 
 def evaluate(

@@ -1,12 +1,13 @@
-"""Callbacks: BLEU of translations, one line of metrics an epoch, progress to watch.
+"""Callbacks: BLEU of translations, one line of metrics per epoch, progress to watch.
 
 Keras hands one dict `logs` from callback to callback at the end of an epoch, and to
-its own History last. `ValidationBLEU` adds to it, so it goes first:
+its own History last. `ValidationBLEU` and `LossInBits` change it, so they go first:
 
     callbacks=[ValidationBLEU(...), keras.callbacks.TensorBoard(...), Progress(...),
                MetricsLog(...), Checkpoints(...)]
 """
 
+import math
 import shutil
 import sys
 import time
@@ -17,40 +18,42 @@ from keras_vqem.evaluation import translation_scores
 
 
 class ValidationBLEU(keras.callbacks.Callback):
-    """Translates at the end of an epoch and adds BLEU to the logs.
+    """Translates a corpus at the end of an epoch and adds BLEU to the logs.
 
-    List it before the callbacks that are to see the scores.
+    `val_bleu` is the BLEU of `model.translate(corpus.sources)`. List this callback
+    before those that are to see the scores.
 
     Args:
-        references: The true translations, a list of str.
-        translators: Dict from a metric's name to a function that takes the model and
-            returns as many translations. `"bleu"` is logged as `val_bleu`.
-        every: Translate after each `every`-th epoch; after the last one in any case.
+        corpus: A `keras_vqem.text.ParallelCorpus` to translate and compare with.
+        translators: Dict of other ways to translate, from a metric's name to a
+            function that takes the model, the list of sources and the list of targets
+            and returns as many translations. `"random_codes_bleu"` is logged as
+            `val_random_codes_bleu`.
+        every: Number of epochs from one translation to the next. The last epoch is
+            always followed by one.
 
     Example:
 
+    >>> from keras_vqem.text import ParallelCorpus
     >>> from keras_vqem.training import ValidationBLEU
-    >>> references = ["ein kleiner Test ist gut", "zwei kleine Tests sind besser"]
-    >>> bleu = ValidationBLEU(references, {"bleu": lambda model: references})
+    >>> corpus = ParallelCorpus.from_lists(
+    ...     ["a small test is good"], ["ein kleiner Test ist gut"])
+    >>> validation = ValidationBLEU(
+    ...     corpus, {"bleu": lambda model, sources, targets: targets})
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     >>> model.compile(loss="mse")
     >>> x, y = np.zeros((4, 2)), np.zeros((4, 1))
-    >>> history = model.fit(x, y, verbose=0, callbacks=[bleu])
+    >>> history = model.fit(x, y, verbose=0, callbacks=[validation])
     >>> [round(score) for score in history.history["val_bleu"]]
     [100]
     """
 
-    def __init__(self, references, translators, every=1):
+    def __init__(self, corpus, translators=None, every=1):
         super().__init__()
-        if not translators:
-            raise ValueError(
-                "`translators` is empty. Give a function from the model to a list of "
-                'str, for example {"bleu": lambda model: model.translate(sources)}.'
-            )
         if every < 1:
             raise ValueError(f"`every` must be at least 1, received {every!r}.")
-        self.references = list(references)
-        self.translators = dict(translators)
+        self.sources, self.targets = list(corpus.sources), list(corpus.targets)
+        self.translators = {"bleu": _translate, **(translators or {})}
         self.every = every
 
     def on_epoch_end(self, epoch, logs=None):
@@ -58,12 +61,53 @@ class ValidationBLEU(keras.callbacks.Callback):
         if done % self.every and done != self.params.get("epochs"):
             return
         for name, translate in self.translators.items():
-            translations = translate(self.model)
-            logs[f"val_{name}"] = translation_scores.bleu(translations, self.references)
+            translations = translate(self.model, self.sources, self.targets)
+            logs[f"val_{name}"] = translation_scores.bleu(translations, self.targets)
+
+
+def _translate(model, sources, targets):
+    return model.translate(sources)
+
+
+class LossInBits(keras.callbacks.Callback):
+    """Logs the loss of an image model in bits, the unit of its other metrics.
+
+    Models learn in nats, and gradients stay as they are. List this callback before
+    those that are to see the logs. See `loss_in_bits`.
+    """
+
+    def on_train_batch_end(self, batch, logs=None):
+        logs.update(loss_in_bits(logs))
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs.update(loss_in_bits(logs))
+
+
+def loss_in_bits(logs):
+    """Metrics with `loss` and `bottleneck_loss` turned from nats into bits.
+
+    Args:
+        logs: Dict from names of metrics, with or without `val_` before them, to
+            numbers.
+
+    Returns:
+        A new dict.
+
+    Example:
+
+    >>> from keras_vqem.training import loss_in_bits
+    >>> loss_in_bits({"loss": 8 * np.log(2), "reconstruction_bits_per_dim": 8.0})
+    {'loss': 8.0, 'reconstruction_bits_per_dim': 8.0}
+    """
+    nats = ("loss", "bottleneck_loss")
+    return {
+        name: value / math.log(2) if name.removeprefix("val_") in nats else value
+        for name, value in logs.items()
+    }
 
 
 class MetricsLog(keras.callbacks.Callback):
-    """Writes one line an epoch to a run's `metrics.jsonl`.
+    """Writes one line per epoch to a run's `metrics.jsonl`.
 
     The line holds `epoch` (from 1), all logs, `epoch_seconds` and `training_seconds`,
     the sum over all epochs of the run, those before a resume included. Both count
@@ -102,60 +146,82 @@ class Progress(keras.callbacks.Callback):
 
     Each epoch ends in one line with its metrics. Within an epoch, a terminal shows a
     line that is drawn anew in its place; elsewhere (a file, a pipe) a line is printed
-    each `interval` seconds.
+    each `interval` seconds. Steps that compile do not count in estimates.
 
     Args:
         epochs: The `epochs` given to `fit`.
-        steps_per_epoch: Steps in an epoch. If None, what Keras knows, else as many as
-            the epoch before had.
+        steps_per_epoch: Number of steps per epoch. If None, what Keras knows, else as
+            many as the epoch before had.
         log: Function that takes each epoch's line as well, such as `RunFolder.log`.
         interval: Seconds between lines where there is no terminal.
+        compiling: Steps of the first epoch in which XLA compiles, which are announced;
+            see `first_of_each_shape`. If None, the first step, without a word.
     """
 
-    def __init__(self, epochs, steps_per_epoch=None, log=None, interval=30.0):
+    def __init__(
+        self, epochs, steps_per_epoch=None, log=None, interval=30.0, compiling=None
+    ):
         super().__init__()
         self.epochs = epochs
         self.steps_per_epoch = steps_per_epoch
         self.log = log
         self.interval = interval
+        self.compiling = compiling
 
     def on_train_begin(self, logs=None):
         self._steps = self.steps_per_epoch or self.params.get("steps")
+        self._compiling = {0} if self.compiling is None else set(self.compiling)
+        self._shapes = 0
         self._epoch_seconds = None
 
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch = epoch
         self._step = 0
-        self._begin = self._shown = time.monotonic()
-        self._timed_from = None
+        self._begin = self._shown = self._last = time.monotonic()
+        self._compiled = []  # seconds of each step that compiled
+        self._timed = []  # seconds of the others, but for an epoch's first
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self.compiling is not None and batch in self._compiling:
+            self._shapes += 1
+            line = f"compiling shape {self._shapes} of {len(self.compiling)}"
+            self._print(f"epoch {self._epoch + 1}/{self.epochs}  {line}", _terminal())
 
     def on_train_batch_end(self, batch, logs=None):
         self._step = batch + 1
         now = time.monotonic()
-        if self._timed_from is None:
-            # The first step may compile: it says nothing about the others.
-            self._timed_from = self._step, now
-        in_place = sys.stdout.isatty()
-        if now - self._shown < (0.2 if in_place else self.interval):
+        if batch in self._compiling:
+            self._compiled.append(now - self._last)
+        elif batch:
+            self._timed.append(now - self._last)
+        self._last = now
+        if now - self._shown < (0.2 if _terminal() else self.interval):
             return
         self._shown = now
-        self._print(self._line(now, logs or {}), in_place)
+        self._print(self._line(logs or {}), _terminal())
 
     def on_epoch_end(self, epoch, logs=None):
-        now = time.monotonic()
-        # Compiling and all, the last epoch is what we know about the next.
-        self._epoch_seconds = now - self._begin
+        seconds = time.monotonic() - self._begin
+        # What the next epoch will take: compiled steps take what the others do.
+        self._epoch_seconds = seconds
+        if self._timed:
+            saved = sum(self._compiled) - len(self._compiled) * self._per_step()
+            self._epoch_seconds -= max(saved, 0.0)
         self._steps = self._steps or self._step
+        self._compiling = set()
         left = (self.epochs - epoch - 1) * self._epoch_seconds
         line = (
             f"epoch {epoch + 1}/{self.epochs}  {_metrics(logs or {})}  "
-            f"{_duration(self._epoch_seconds)}"
+            f"{_duration(seconds)}"
         )
         if self.log is not None:
             self.log(line)
         self._print(f"{line}, {_duration(left)} left")
 
-    def _line(self, now, logs):
+    def _per_step(self):
+        return sum(self._timed) / len(self._timed)
+
+    def _line(self, logs):
         parts = [f"epoch {self._epoch + 1}/{self.epochs}"]
         if self._steps:
             filled = round(20 * min(1.0, self._step / self._steps))
@@ -165,9 +231,8 @@ class Progress(keras.callbacks.Callback):
             parts.append(f"step {self._step}")
         if "loss" in logs:
             parts.append(f"loss {logs['loss']:.4f}")
-        first_step, first_time = self._timed_from
-        if self._steps and self._step > first_step:
-            per_step = (now - first_time) / (self._step - first_step)
+        if self._steps and self._timed:
+            per_step = self._per_step()
             epoch_left = max(0, self._steps - self._step) * per_step
             an_epoch = self._epoch_seconds or self._steps * per_step
             run_left = epoch_left + (self.epochs - self._epoch - 1) * an_epoch
@@ -181,8 +246,12 @@ class Progress(keras.callbacks.Callback):
             # A line that wraps could not be drawn anew.
             line = line[: shutil.get_terminal_size().columns - 1]
         # The escape erases what a longer line before left behind.
-        start = "\r\x1b[K" if sys.stdout.isatty() else ""
+        start = "\r\x1b[K" if _terminal() else ""
         print(f"{start}{line}", end="" if in_place else "\n", flush=True)
+
+
+def _terminal():
+    return sys.stdout.isatty()
 
 
 def _metrics(logs):

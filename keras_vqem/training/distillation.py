@@ -100,7 +100,7 @@ class Shard:
                     left = (now - begin) / (done - first) * (len(sources) - done)
                     log(
                         f"shard {self.number}/{self.count}: {done} of {len(sources)} "
-                        f"lines, {(done - first) / (now - begin):.1f} a second, "
+                        f"lines, {(done - first) / (now - begin):.1f} per second, "
                         f"{left / 60:.1f} minutes left"
                     )
 
@@ -148,7 +148,8 @@ class Shard:
 def join(data, output, count=1):
     """Makes a data folder of complete shards; the rest is copied from `data`.
 
-    A source for which the teacher wrote nothing keeps its own target.
+    A source for which the teacher wrote nothing keeps its own target; if it wrote
+    nothing at all, there is nothing to join.
 
     Args:
         data: `TranslationData` whose training sources were translated.
@@ -157,6 +158,10 @@ def join(data, output, count=1):
 
     Returns:
         A `Distilled`, or None if shards are not complete yet.
+
+    Raises:
+        ValueError: If the shards are not of this data or differ in their settings, or
+            if all translations are empty.
     """
     train = data.corpus("train")
     shards = [Shard(output, number, count) for number in range(1, count + 1)]
@@ -180,6 +185,12 @@ def join(data, output, count=1):
         for text, target in zip(outputs, train.targets, strict=True)
     ]
     kept = sum(not text.strip() for text in outputs)
+    if kept == len(outputs):
+        raise ValueError(
+            f"The teacher wrote nothing for any of the {kept} training sources. Train "
+            f"it until its translations have words (see its val_bleu), remove "
+            f"{shards[0].path.parent}, and distill again."
+        )
     splits = {name: data.corpus(name) for name in data.splits if name != "train"}
     splits["train"] = ParallelCorpus(train.sources, targets)
     try:

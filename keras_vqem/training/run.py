@@ -1,13 +1,10 @@
-"""What all trainers share: the arguments of a run, and the run itself."""
+"""Run: one training, from its devices and seeds to the saved model."""
 
-import dataclasses
-import hashlib
-from collections.abc import Callable
+import contextlib
+import importlib.util
 
 import keras
-import numpy as np
 
-from keras_vqem.models.schedules import WarmupExponentialDecay, WarmupInverseSquareRoot
 from keras_vqem.training.callbacks import MetricsLog, Progress
 from keras_vqem.training.checkpoints import (
     Checkpoints,
@@ -16,175 +13,188 @@ from keras_vqem.training.checkpoints import (
     save_model,
 )
 from keras_vqem.training.checkpoints import resume as resume_run
+from keras_vqem.training.data import fingerprint, first_of_each_shape
 from keras_vqem.training.run_folder import RunFolder
 from keras_vqem.training.strategies import strategy_scope
 
-# What may change when a run is resumed without making it another run. (Under XLA and
-# on other replicas dropout draws other noise.) A finished run that is resumed with
-# another number of checkpoints to average just saves its model anew.
-MAY_DIFFER = ("average", "resume", "run", "validate_every")
 
+class Run:
+    """A training run: enter it, build data and model, call `fit`.
 
-def add_arguments(parser):
-    """Adds to an `argparse` parser what every trainer takes."""
-    add = parser.add_argument
-    add("--run", required=True, help="folder for config, log, metrics, checkpoints")
-    add("--resume", action="store_true", help="go on with the run in that folder")
-    add("--epochs", type=int, default=20, help="(%(default)s)")
-    add("--seed", type=int, default=1, help="of weights, batches, noise (%(default)s)")
-    add("--strategy", default="none", help="none, mirrored or mirrored:N (%(default)s)")
-    add("--jit", action="store_true", help="compile with XLA; not with a strategy")
-    add("--average", type=int, default=5, help="last checkpoints (%(default)s)")
-
-
-def add_learning_arguments(parser, learning_rate, warmup):
-    """Adds the learning rate and its schedule.
+    Whatever has to come first happens when the `with` block is entered, in this
+    order: devices are set up, random seeds are set, the folder is claimed. The scope
+    of the distribution strategy is open from there until `fit`, so a model is built
+    and compiled as it is without a strategy. If the block fails before the first
+    epoch is complete, the folder is free for another run.
 
     Args:
-        parser: An `argparse` parser or group.
-        learning_rate: Default of the peak.
-        warmup: Default number of steps to the peak.
-
-    Returns:
-        The group, for more arguments about learning.
-    """
-    group = parser.add_argument_group("learning")
-    add = group.add_argument
-    add("--learning-rate", type=float, default=learning_rate, help="peak (%(default)s)")
-    add(
-        "--warmup-steps",
-        type=int,
-        default=warmup,
-        help="steps to the peak (%(default)s)",
-    )
-    add(
-        "--schedule",
-        choices=["exponential", "inverse-square-root"],
-        default="exponential",
-        help="after the warm-up (%(default)s, as in the paper)",
-    )
-    add(
-        "--final",
-        type=float,
-        default=0.05,
-        help="of the peak, at the end of an exponential decay (%(default)s)",
-    )
-    return group
-
-
-@dataclasses.dataclass
-class Task:
-    """What a run trains, and on what.
+        path: Folder of the run; see `keras_vqem.training.RunFolder` for its files.
+        seed: Seed of weights and noise.
+        strategy: Name of the distribution strategy: `"none"`, `"mirrored"` or
+            `"mirrored:N"`; see `keras_vqem.training.strategy_scope`.
+        resume: Whether to continue the run in the folder. Where there is none, a new
+            run starts.
+        arguments: Dict of the settings that make the run what it is, recorded in
+            `config.json`. A run is resumed only with the settings it has.
+        may_differ: Names of settings that may change when a run is resumed.
 
     Attributes:
-        batches: Has `dataset(first_epoch)`, `steps_per_epoch` and `summary()`.
-        make_model: Function from the number of steps of the run to a new model.
-        measure: Function from the trained model to a dict of numbers to log.
-        validation: A dataset to evaluate on after each epoch, or None.
-        callbacks: More of them, to go first: those that add to the logs.
-        compile_options: Of `model.compile`.
+        path: Folder of the run.
+        num_replicas: Number of replicas that share each batch.
+
+    Example:
+
+    >>> import tempfile
+    >>> from keras_vqem.images import ArrayBatches
+    >>> from keras_vqem.training import Run
+    >>> symbols = np.arange(64).reshape(16, 2, 2, 1) % 5
+    >>> folder = tempfile.mkdtemp()
+    >>> with Run(folder, seed=1) as run:  # doctest: +ELLIPSIS
+    ...     batches = ArrayBatches({"symbols": symbols}, batch_size=4)
+    ...     model = keras_vqem.models.GridTransformer(
+    ...         (2, 2, 1), 5, hidden_dim=8, num_layers=1, num_heads=2,
+    ...         intermediate_dim=16, block_length=2)
+    ...     model.compile()
+    ...     history = run.fit(model, batches, epochs=2, average=2)
+    /...: started with seed 1 on 1 replica
+    16 examples, 4 batches of 4 per epoch
+    epoch 1/2  bits_per_symbol ...
+    epoch 2/2  bits_per_symbol ...
+    saved /.../model.keras: the mean of the last 2 checkpoints
+    >>> [line["epoch"] for line in run.folder.metrics()]
+    [1, 2]
     """
 
-    batches: object
-    make_model: Callable
-    measure: Callable
-    validation: object = None
-    callbacks: list = dataclasses.field(default_factory=list)
-    compile_options: dict = dataclasses.field(default_factory=dict)
+    def __init__(
+        self,
+        path,
+        seed=0,
+        strategy="none",
+        resume=False,
+        arguments=None,
+        may_differ=(),
+    ):
+        self.folder = RunFolder(path)
+        self.path = self.folder.path
+        self.seed = seed
+        self.strategy = strategy
+        self.resume = resume
+        self.arguments = {**(arguments or {}), "seed": seed, "strategy": strategy}
+        self.may_differ = may_differ
+        self._scope = contextlib.ExitStack()
+        self._saved = "model"
 
-
-def train(arguments, make_task):
-    """Trains a model into a run folder, and saves the mean of its last weights.
-
-    Args:
-        arguments: Parsed, from a parser with `add_arguments` and
-            `add_learning_arguments`.
-        make_task: Function from the number of replicas to a `Task`. It is called when
-            devices are set up and seeds are set, which have to come first.
-
-    Returns:
-        The path of the saved model, `model.keras` in the run folder.
-    """
-    if arguments.average < 1:
-        raise ValueError(f"--average must be at least 1, not {arguments.average}.")
-    if arguments.jit and arguments.strategy != "none":
-        raise ValueError(
-            "--jit does not work with a strategy: Keras compiles steps with XLA on one "
-            "device only. Leave one of them out."
+    def __enter__(self):
+        # In this order: devices are set up once, and seeding resets TensorFlow's
+        # kernels.
+        strategy = strategy_scope(self.strategy)
+        self.num_replicas = strategy.num_replicas_in_sync
+        keras.utils.set_random_seed(self.seed)
+        resumed = self.folder.start(
+            self.arguments, resume=self.resume, may_differ=self.may_differ
         )
-    # In this order: devices are set up once, and seeding resets TensorFlow's kernels.
-    strategy = strategy_scope(arguments.strategy)
-    keras.utils.set_random_seed(arguments.seed)
-    run = RunFolder(arguments.run)
-    run.start(vars(arguments), resume=arguments.resume, may_differ=MAY_DIFFER)
-    try:
-        task = make_task(strategy.num_replicas_in_sync)
-        batches = task.batches
-        with strategy.scope():
-            steps = arguments.epochs * batches.steps_per_epoch
-            model = task.make_model(steps)
-            model.compile(
-                _optimizer(arguments, steps),
-                jit_compile=arguments.jit,
-                **task.compile_options,
-            )
-    except Exception:
-        run.take_back()
-        raise
-    run.remember(
-        "data",
-        fingerprint(batches),
-        "Restore the data that it was started with, or begin a new run.",
-    )
-    run.log("batches\n" + batches.summary())
-    print(batches.summary())
-    first = resume_run(model, run) if arguments.resume else 0
-    model.fit(
-        batches.dataset(first_epoch=first),
-        steps_per_epoch=batches.steps_per_epoch,
-        initial_epoch=first,
-        epochs=arguments.epochs,
-        validation_data=task.validation,
-        shuffle=False,
-        verbose=0,
-        callbacks=[
-            *task.callbacks,
-            keras.callbacks.TensorBoard(run.path / "tensorboard"),
-            Progress(arguments.epochs, batches.steps_per_epoch, log=run.log),
-            MetricsLog(run),
-            Checkpoints(run.checkpoints, keep=max(arguments.average, 2)),
-        ],
-    )
-    average_weights(model, list_checkpoints(run.checkpoints)[-arguments.average :])
-    measured = "  ".join(f"{k} {v:.4g}" for k, v in task.measure(model).items())
-    message = f"mean of the last {arguments.average} checkpoints: {measured}"
-    print(message)
-    run.log(message)
-    path = run.path / "model.keras"
-    save_model(model, path)
-    run.log(f"saved {path.name}")
-    return path
-
-
-def fingerprint(batches):
-    """A hash of all that the first epoch holds."""
-    found = hashlib.sha256()
-    for batch in batches.epoch(0):
-        for name in sorted(batch):
-            array = np.ascontiguousarray(batch[name])
-            found.update(f"{name} {array.dtype} {array.shape}".encode())
-            found.update(array)
-    return found.hexdigest()
-
-
-def _optimizer(arguments, steps):
-    if arguments.schedule == "exponential":
-        rate = WarmupExponentialDecay(
-            arguments.learning_rate,
-            arguments.warmup_steps,
-            max(steps - arguments.warmup_steps, 1),
-            arguments.final,
+        self._scope.enter_context(strategy.scope())
+        replicas = "1 replica"
+        if self.num_replicas > 1:
+            replicas = f"{self.num_replicas} replicas"
+        print(
+            f"{self.path}: {'resumed' if resumed else 'started'} with seed "
+            f"{self.seed} on {replicas}",
+            flush=True,
         )
-    else:
-        rate = WarmupInverseSquareRoot(arguments.learning_rate, arguments.warmup_steps)
-    return keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9)
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        self._scope.close()
+        if error is not None:
+            self.folder.take_back()
+
+    def log(self, line):
+        """Print a line, and append it to `log.txt`."""
+        print(line, flush=True)
+        self.folder.log(line)
+
+    def fit(
+        self,
+        model,
+        batches,
+        epochs,
+        validation_data=None,
+        callbacks=(),
+        average=1,
+    ):
+        """Train the model, or continue where the resumed run stopped, and save it.
+
+        After each epoch a checkpoint and a line of metrics are written. At the end the
+        model has the mean of its weights over the last checkpoints, and is saved as
+        `model.keras`.
+
+        Args:
+            model: A compiled model, built within the `with` block.
+            batches: Object with `steps_per_epoch`, `summary()`, `epoch(number)` and
+                `dataset(first_epoch)`, such as `keras_vqem.text.TokenBatches` or
+                `keras_vqem.images.ArrayBatches`. A resumed run checks that the batches
+                are those it was started with.
+            epochs: Number of epochs of the whole run.
+            validation_data: Dataset to evaluate on after each epoch, or None.
+            callbacks: Keras callbacks that see an epoch's logs before they are
+                written, and may add to them.
+            average: Number of checkpoints to average at the end.
+
+        Returns:
+            The `History` of `model.fit`, of the epochs since the start or the resume.
+        """
+        if average < 1:
+            raise ValueError(f"`average` must be at least 1, received {average}.")
+        self._scope.close()
+        folder, steps = self.folder, batches.steps_per_epoch
+        folder.remember(
+            "data",
+            fingerprint(batches),
+            "Restore the data that it was started with, or begin a new run.",
+        )
+        folder.log("batches\n" + batches.summary())
+        print(batches.summary(), flush=True)
+        first = resume_run(model, folder) if self.resume else 0
+        compiling = first_of_each_shape(batches, first) if model.jit_compile else None
+        history = model.fit(
+            batches.dataset(first_epoch=first),
+            steps_per_epoch=steps,
+            initial_epoch=first,
+            epochs=epochs,
+            validation_data=validation_data,
+            shuffle=False,
+            verbose=0,
+            callbacks=[
+                *callbacks,
+                *self._tensorboard(),
+                Progress(epochs, steps, log=folder.log, compiling=compiling),
+                MetricsLog(folder),
+                Checkpoints(folder.checkpoints, keep=max(average, 2)),
+            ],
+        )
+        checkpoints = list_checkpoints(folder.checkpoints)[-average:]
+        average_weights(model, checkpoints)
+        self._saved = "the last checkpoint"
+        if len(checkpoints) > 1:
+            self._saved = f"the mean of the last {len(checkpoints)} checkpoints"
+        path = self.path / "model.keras"
+        save_model(model, path)
+        self.log(f"saved {path}: {self._saved}")
+        return history
+
+    def report(self, measured):
+        """Print and log what was measured of the saved model.
+
+        Args:
+            measured: Dict from names to numbers.
+        """
+        values = "  ".join(f"{name} {value:.4g}" for name, value in measured.items())
+        self.log(f"{self._saved}: {values}")
+
+    def _tensorboard(self):
+        # TensorFlow does not bring it along, and a run is complete without it.
+        if importlib.util.find_spec("tensorboard") is None:
+            self.log("no TensorBoard events: pip install 'keras-vqem[recipes]'")
+            return []
+        return [keras.callbacks.TensorBoard(self.path / "tensorboard")]

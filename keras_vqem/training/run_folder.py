@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 import keras_vqem
-from keras_vqem.files import replacing, write_json
+from keras_vqem.files import read_json_lines, replacing, write_json
 
 
 class RunFolder:
@@ -17,7 +17,7 @@ class RunFolder:
 
     - `config.json`: the arguments of the run, and the versions it ran with;
     - `log.txt`: lines to read;
-    - `metrics.jsonl`: one JSON object an epoch, `epoch` counting from 1;
+    - `metrics.jsonl`: one JSON object per epoch, `epoch` counting from 1;
     - `checkpoints/`: see `keras_vqem.training.Checkpoints`.
 
     Args:
@@ -29,9 +29,11 @@ class RunFolder:
     >>> from keras_vqem.training import RunFolder
     >>> run = RunFolder(tempfile.mkdtemp())
     >>> run.start({"hidden_dim": 8, "epochs": 1})
+    False
     >>> run.add_metrics({"epoch": 1, "loss": 0.5})
     >>> again = RunFolder(run.path)
     >>> again.start({"hidden_dim": 8, "epochs": 2}, resume=True, may_differ=["epochs"])
+    True
     >>> again.metrics()
     [{'epoch': 1, 'loss': 0.5}]
     """
@@ -53,6 +55,9 @@ class RunFolder:
                 begins: the same command starts a run and takes it up again.
             may_differ: Names of arguments that may change from start to start, such
                 as `"epochs"`.
+
+        Returns:
+            Whether a run was here before.
 
         Raises:
             FileExistsError: If a run is here and `resume` is False.
@@ -86,13 +91,14 @@ class RunFolder:
         self.log(f"{'resumed' if exists else 'started'}: {config['arguments']}")
         for note in notes:
             self.log(note)
+        return exists
 
     def take_back(self):
         """Undo a start that led to nothing, so that another can begin here.
 
         A run that has metrics or checkpoints stays as it is.
         """
-        if not self.metrics_path.exists() and not any(self.checkpoints.iterdir()):
+        if not self.metrics() and not any(self.checkpoints.iterdir()):
             self.config_path.unlink()
 
     def _check_arguments(self, before, now, may_differ):
@@ -146,13 +152,7 @@ class RunFolder:
 
     def metrics(self):
         """The dicts in `metrics.jsonl`, without a last line that was cut off."""
-        if not self.metrics_path.exists():
-            return []
-        text = self.metrics_path.read_text(encoding="utf-8", errors="replace")
-        lines = text.split("\n")
-        # A complete line ends in a newline, so what comes after the last one is
-        # either nothing or torn.
-        return [json.loads(line) for line in lines[:-1]]
+        return read_json_lines(self.metrics_path)
 
     def rewind(self, epoch):
         """Forget the metrics of epochs after `epoch`, whose checkpoint was restored.

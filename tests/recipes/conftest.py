@@ -1,6 +1,7 @@
 """A prepared folder of data and two untrained translators, small, for the recipes."""
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ import keras_vqem
 from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer, TranslationData
 
 RECIPES = Path(__file__).parents[2] / "recipes"
+sys.path.insert(0, str(RECIPES))  # as Python does for a script: they share a module
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,8 @@ def test_shards_give_what_the_teacher_translates(main, tiny, tmp_path, capsys):
     main([*command, "--shard", "2/2"])
     assert partial.read_bytes() == complete
     main([*command, "--shard", "1/2"])
-    printed = capsys.readouterr().out
+    captured = capsys.readouterr()
+    printed = captured.out
 
     train, made = tiny.data.corpus("train"), TranslationData(output)
     model = load_translator(tiny.teacher)
@@ -39,6 +40,8 @@ def test_shards_give_what_the_teacher_translates(main, tiny, tmp_path, capsys):
     ]
     kept = sum(not text.strip() for text in expected)
     assert f"{kept} of them keep" in printed and "40 training pairs" in printed
+    warning = f"WARNING: the teacher wrote nothing for {kept} of 40 training sources"
+    assert (warning in captured.err) == (kept > 0)
     assert made.corpus("train").sources == train.sources
     assert made.corpus("train").targets == [
         text if text.strip() else target
@@ -60,3 +63,32 @@ def test_a_shard_that_does_not_exist_is_refused(main, shard, capsys):
     with pytest.raises(SystemExit):
         main(["--data", "a", "--model", "b", "--output", "c", "--shard", shard])
     assert "1/4" in capsys.readouterr().err
+
+
+def test_a_teacher_that_writes_nothing_is_an_error(
+    main, tiny, tmp_path, capsys, monkeypatch
+):
+    from keras_vqem.models import Transformer
+
+    command = ["--data", str(tiny.data.folder), "--model", str(tiny.teacher)]
+    mute = [*command, "--output", str(tmp_path / "mute")]
+    one = [*command, "--output", str(tmp_path / "one")]
+
+    def nothing(self, texts, **_):
+        return [" " for _ in texts]
+
+    monkeypatch.setattr(Transformer, "translate", nothing)
+    with pytest.raises(SystemExit) as stopped:
+        main(mute)
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2 and "remove" in error
+    assert "wrote nothing for any of the 40 training sources" in error
+    assert not (tmp_path / "mute" / "data.json").exists()
+
+    monkeypatch.setattr(
+        Transformer, "translate", lambda self, texts, **_: ["", *texts[1:]]
+    )
+    main(one)
+    assert (
+        "wrote nothing for 1 of 40 training sources (2.5%)" in capsys.readouterr().err
+    )

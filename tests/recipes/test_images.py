@@ -1,6 +1,7 @@
 """The image recipes one after the other, as a user runs them, on a folder of PNGs."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -65,16 +66,20 @@ def test_a_temperature_falls_to_its_final_value_with_the_run(autoencoder):
     np.testing.assert_allclose(bottleneck.temperature.value(), 0.003, rtol=1e-5)
 
 
-def test_a_run_that_could_not_start_leaves_its_folder_free(run, data, tmp_path):
+def test_a_run_that_could_not_start_leaves_its_folder_free(run, data, tmp_path, capsys):
     options = ["--run", tmp_path / "run", *BRIEF, *NETWORK, *CODES]
+    nowhere = ["--dataset", "cifar10", "--data", tmp_path]
     with pytest.raises(FileNotFoundError):
-        nowhere = ["--dataset", "cifar10", "--data", tmp_path]
-        run("train_image_autoencoder", *nowhere, *options)
+        run("train_image_autoencoder", *nowhere, *options, "--verbose")
     warming = ["--final-temperature", 0.5]
-    with pytest.raises(ValueError, match="at most --temperature, 0.1"):
-        run("train_image_autoencoder", *data, *options, *warming)
-    with pytest.raises(ValueError, match="--num-samples 0 is hard EM"):
-        run("train_image_autoencoder", *data, *options, *warming, "--num-samples", 0)
+    for wrong, words in (
+        (nowhere, str(tmp_path)),
+        ([*data, *warming], "at most --temperature, 0.1"),
+        ([*data, *warming, "--num-samples", 0], "--num-samples 0 is hard EM"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            run("train_image_autoencoder", *wrong, *options)
+        assert stopped.value.code == 2 and words in capsys.readouterr().err
     # Images of any size, none of them set apart for validation.
     for split in ("train", "test"):
         (tmp_path / "mixed" / split).mkdir(parents=True)
@@ -112,11 +117,11 @@ def test_runs_leave_metrics(autoencoder, prior):
     } <= set(lines[1])
     line = metrics(prior)[-1]
     # The prior starts at no more than 8 bits a code and does not get worse.
-    assert 0 < line["val_bits"] < 8.2
+    assert 0 < line["val_bits_per_symbol"] < 8.2
 
 
 def test_a_stopped_prior_goes_on_with_the_codes_it_has_seen(
-    run, data, autoencoder, prior, monkeypatch
+    run, data, autoencoder, prior, monkeypatch, capsys
 ):
     from keras_vqem.evaluation import image_bits
 
@@ -126,10 +131,12 @@ def test_a_stopped_prior_goes_on_with_the_codes_it_has_seen(
     with monkeypatch.context() as patch:
         patch.setattr(image_bits, "encode", None)
         run("train_image_prior", *data, *where, *BRIEF, *PRIOR)
-    assert metrics(prior)[-1]["val_bits"] == pytest.approx(whole[-1]["val_bits"])
+    name = "val_bits_per_symbol"
+    assert metrics(prior)[-1][name] == pytest.approx(whole[-1][name])
     other = ["--autoencoder", autoencoder, "--run", prior.parent / "new", "--size", 12]
-    with pytest.raises(ValueError, match=r"12 x 12.*--size 16"):
+    with pytest.raises(SystemExit):
         run("train_image_prior", *data, *other, *BRIEF, *PRIOR)
+    assert re.search(r"12 x 12.*--size 16", capsys.readouterr().err)
 
 
 def test_the_codes_of_another_autoencoder_are_not_taken(recipe, tmp_path, monkeypatch):
@@ -139,16 +146,61 @@ def test_the_codes_of_another_autoencoder_are_not_taken(recipe, tmp_path, monkey
     path, images = tmp_path / "codes.npz", shapes.images(4, size=8)[0]
     computed = []
 
-    def encode(model, images):
+    def encode(model, images, log):
         computed.append(model)
         return images[..., 0]
 
     monkeypatch.setattr(image_bits, "encode", encode)
     for name, number in (("first", 3), ("first", 3), ("second", 6)):
-        train, val = codes_of(name, [images, images[:2]], path, made_of=name)
+        train, val = codes_of(
+            name, [images, images[:2]], np.arange(8), path, made_of=name
+        )
         assert len(computed) == number and train.shape == (8, 8, 8)
     np.testing.assert_array_equal(train[4:], images[:, :, ::-1, 0])
     np.testing.assert_array_equal(val, images[:2, ..., 0])
+
+
+def test_a_short_prior_encodes_no_more_than_it_sees(recipe, tmp_path, monkeypatch):
+    from keras_vqem.evaluation import image_bits
+    from keras_vqem.images import ArrayBatches
+
+    module = recipe("train_image_prior")
+    images = shapes.images(50, size=8)[0]
+    encoded = []
+
+    def encode(model, images, log):
+        encoded.append(len(images))
+        return images[..., 0]
+
+    monkeypatch.setattr(image_bits, "encode", encode)
+    rows, start = module.rows_seen(100, 4, 1, 3, epochs=2)
+    assert start == 24 and len(rows) <= 48
+    splits = [images, images[:2]]
+    codes, _ = module.codes_of("model", splits, rows, tmp_path / "codes.npz", "x")
+    assert sum(encoded) == len(rows) + 2
+    everything = np.concatenate([images, images[:, :, ::-1]])[..., 0]
+    np.testing.assert_array_equal(codes[:start], everything[:start])
+    seen = ArrayBatches({"symbols": codes}, 4, 1, 3)
+    whole = ArrayBatches({"symbols": everything}, 4, 1, 3)
+    for epoch in range(2):
+        for batch, expected in zip(seen.epoch(epoch), whole.epoch(epoch), strict=True):
+            np.testing.assert_array_equal(batch["symbols"], expected["symbols"])
+    # A run that sees everything encodes everything.
+    assert len(module.rows_seen(100, 4, 1, None, epochs=1)[0]) == 100
+
+
+def test_losses_are_in_the_unit_of_their_parts(autoencoder, prior):
+    for line in metrics(autoencoder):
+        for val in ("", "val_"):
+            parts = (f"{val}reconstruction_bits_per_dim", f"{val}bottleneck_loss")
+            total = sum(line[part] for part in parts)
+            np.testing.assert_allclose(line[f"{val}loss"], total, rtol=1e-4)
+    line = metrics(prior)[-1]
+    for val in ("", "val_"):
+        bits = line[f"{val}bits_per_symbol"]
+        np.testing.assert_allclose(line[f"{val}loss"], bits, rtol=1e-4)
+    log = (prior / "log.txt").read_text().splitlines()[-1]
+    assert f"the last checkpoint: bits_per_symbol {bits:.4g}  loss {bits:.4g}" in log
 
 
 def test_evaluation_is_a_bound_in_parts(

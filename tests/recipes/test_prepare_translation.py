@@ -109,7 +109,7 @@ def test_a_tensorflow_data_set_is_read_split_by_split(recipe, tmp_path, monkeypa
 
     monkeypatch.setattr(ParallelCorpus, "from_tfds", from_tfds)
     module = recipe("prepare_translation")
-    command = ["--tfds", "wmt14_translate/de-en", "--data-dir", str(tmp_path)]
+    command = ["--tfds", "wmt14_translate/de-en", "--data", str(tmp_path)]
     command += ["--output", str(tmp_path), "--languages", "de", "en"]
     assert module.read(module.parse(command)) == {
         "train": "train: de to en",

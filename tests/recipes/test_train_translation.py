@@ -1,9 +1,12 @@
 """The trainers from end to end, on a corpus and models as small as they come."""
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import keras
 import matplotlib.image
@@ -23,7 +26,7 @@ SMALL = [
         "--max-shapes",
         "1",
     ),
-    *("--num-encoder-layers", "1", "--num-decoder-layers", "1", "--warmup-steps", "5"),
+    *("--num-encoder-layers", "1", "--num-decoder-layers", "1"),
     *("--tokens-per-batch", "256", "--average", "2"),
 ]
 CODES = [
@@ -35,6 +38,8 @@ CODES = [
     "1",
     "--bypass-steps",
     "3",
+    "--warmup-steps",
+    "5",
 ]
 
 
@@ -44,7 +49,8 @@ def runs(tiny, recipe, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     common = ["--data", str(tiny.data.folder), *SMALL, "--epochs", "2"]
     teacher, latent = folder / "teacher", folder / "latent"
-    recipe("train_transformer").main([*common, "--run", str(teacher)])
+    # More checkpoints than there will be.
+    recipe("train_transformer").main([*common, "--run", str(teacher), "--average", "5"])
     recipe("train_latent_nmt").main(
         [*common, *CODES, "--run", str(latent), "--teacher", str(teacher)]
     )
@@ -81,16 +87,23 @@ def test_the_saved_model_is_the_mean_of_its_checkpoints(runs):
         np.testing.assert_allclose(weight, np.mean(values, axis=0), atol=1e-6)
 
 
-def test_a_stopped_run_goes_on_as_if_it_had_not(runs, tiny, recipe):
+def test_a_stopped_run_goes_on_as_if_it_had_not(runs, tiny, recipe, capsys):
     whole = metrics(runs / "latent")
     run = runs / "latent"
     (run / "checkpoints" / "epoch-0002.npz").unlink()
     arguments = ["--data", str(tiny.data.folder), *SMALL, "--epochs", "2", *CODES]
     arguments += ["--run", str(run), "--teacher", str(runs / "teacher")]
     with pytest.raises(FileExistsError, match="--resume"):
-        recipe("train_latent_nmt").main(arguments)
-    with pytest.raises(ValueError, match="width: the run has 16, received 32"):
-        recipe("train_latent_nmt").main([*arguments, "--resume", "--hidden-dim", "32"])
+        recipe("train_latent_nmt").main([*arguments, "--verbose"])
+    for more, words in (
+        ([], "Use --resume"),
+        (["--resume", "--hidden-dim", "32"], "hidden_dim: the run has 16, received 32"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            recipe("train_latent_nmt").main([*arguments, *more])
+        assert stopped.value.code == 2
+        error = capsys.readouterr().err
+        assert error.startswith("train_latent_nmt.py: error: ") and words in error
     recipe("train_latent_nmt").main([*arguments, "--resume"])
     again = metrics(run)
     assert again[0] == whole[0]
@@ -183,7 +196,7 @@ def test_a_finished_run_can_be_averaged_anew(runs, tiny, recipe, tmp_path):
         np.testing.assert_allclose(model.weights[0], arrays[key], atol=1e-6)
 
 
-def test_other_data_do_not_continue_a_run(runs, tiny, recipe, tmp_path):
+def test_other_data_do_not_continue_a_run(runs, tiny, recipe, tmp_path, capsys):
     folder = tmp_path / "data"
     shutil.copytree(tiny.data.folder, folder)
     run = tmp_path / "run"
@@ -192,8 +205,9 @@ def test_other_data_do_not_continue_a_run(runs, tiny, recipe, tmp_path):
     path = folder / "train.de"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines[:-1], lines[0]]))
-    with pytest.raises(ValueError, match="started with another data"):
+    with pytest.raises(SystemExit):
         recipe("train_transformer").main([*arguments, "--resume"])
+    assert "started with another data" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -207,3 +221,85 @@ def test_a_run_on_two_replicas(tiny, recipe, tmp_path):
     assert found[1]["loss"] < found[0]["loss"]
     model = keras.saving.load_model(run / "model.keras", compile=False)
     assert len(model.translate(["five", "ten past two"])) == 2
+
+
+def test_first_steps_are_scaled_to_a_short_run(runs, tiny, recipe):
+    batches = tiny.data.batches("train", 256, max_shapes=1, length_multiple=1)
+    steps = 2 * batches.steps_per_epoch
+    assert 8 <= steps < 800
+    log = (runs / "teacher" / "log.txt").read_text()
+    short = f"--warmup-steps {steps // 4}: the run is too short for the usual 800 steps"
+    assert short in log and "the mean of the last 2 checkpoints: val_bleu" in log
+    model = keras.saving.load_model(runs / "teacher" / "model.keras")
+    rate = model.optimizer.get_config()["learning_rate"]["config"]
+    assert rate["warmup_steps"] == steps // 4
+    config = json.loads((runs / "teacher" / "config.json").read_text())
+    assert config["arguments"]["warmup_steps"] is None
+    # Given numbers are taken as they are.
+    latent = keras.saving.load_model(runs / "latent" / "model.keras")
+    rate = latent.optimizer.get_config()["learning_rate"]["config"]
+    assert (rate["warmup_steps"], latent.bypass_steps) == (5, 3)
+    assert "too short" not in (runs / "latent" / "log.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "most", "chosen"),
+    [(None, 140, 140), (None, 1500, 1500), (None, 9000, 1500), (None, 0, 1)]
+    + [(0, 140, 0), (1500, 140, 1500)],
+)
+def test_a_number_of_first_steps(recipe, given, most, chosen):
+    said = []
+    run, arguments = SimpleNamespace(log=said.append), SimpleNamespace(bypass=given)
+    found = recipe("arguments").steps_for(run, arguments, "bypass", 1500, most)
+    assert found == chosen
+    assert len(said) == (given is None and chosen != 1500)
+
+
+def test_flags_that_exclude_each_other_are_told_before_anything_is_made(
+    recipe, tmp_path, capsys
+):
+    arguments = ["--data", "nowhere", "--run", str(tmp_path / "run")]
+    for more, words in (
+        (["--jit", "--strategy", "mirrored:2"], "--jit does not work with a strategy"),
+        (["--average", "0"], "0 is not at least 1"),
+        ([], "nowhere"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            recipe("train_transformer").main([*arguments, *more])
+        assert stopped.value.code == 2 and words in capsys.readouterr().err
+        assert not (tmp_path / "run" / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    "distill numbers_demo prepare_translation train_image_autoencoder "
+    "train_image_prior train_image_transformer train_latent_nmt "
+    "train_transformer".split(),
+)
+def test_help_is_quick_and_says_what_each_flag_does(recipe, name):
+    script = """if True:
+        import runpy, sys
+        sys.argv = [sys.argv[1], "--help"]
+        sys.path.insert(0, sys.argv[0].rpartition("/")[0])
+        try:
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        finally:
+            assert not {"tensorflow", "keras", "numpy"} & set(sys.modules)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", script, recipe(name).__file__],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    flags = re.findall(r"^  (?:-h, )?(--[\w-]+)(.*)$", done.stdout, re.MULTILINE)
+    assert len(flags) > 5
+    # A flag, its metavar and choices, then at least two words of help; a long flag has
+    # them on the next line.
+    for flag, rest in flags:
+        help = re.sub(r"^( [A-Z/]+)*( \{.*?\})?", "", rest)
+        if not help.strip():
+            help = done.stdout.split(f"  {flag}{rest}\n")[1].splitlines()[0]
+        assert len(help.split()) >= 2, f"{flag} has no help"

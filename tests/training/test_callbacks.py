@@ -11,10 +11,13 @@ import pytest
 import sacrebleu
 import tensorflow as tf
 
+from keras_vqem.text import ParallelCorpus
 from keras_vqem.training import MetricsLog, Progress, RunFolder, ValidationBLEU, resume
 from keras_vqem.training.checkpoints import Checkpoints
 
+SOURCES = ["a small test is good", "two small tests are better"]
 REFERENCES = ["ein kleiner Test ist gut", "zwei kleine Tests sind besser"]
+CORPUS = ParallelCorpus.from_lists(SOURCES, REFERENCES)
 BAD = ["ein kleiner Test ist", "zwei große Tests sind besser"]
 
 
@@ -36,18 +39,18 @@ def fit(callbacks, epochs=1, initial_epoch=0, data=None, **kwargs):
 
 
 def test_bleu_reaches_history_tensorboard_and_metrics(tmp_path):
-    models = []
+    given = []
 
-    def translate(model):
-        models.append(model)
+    def translate(model, sources, targets):
+        given.append((model, sources, targets))
         return BAD
 
     run = RunFolder(tmp_path / "run")
     run.start({})
-    translators = {"bleu": translate, "perfect_bleu": lambda model: REFERENCES}
+    translators = {"bleu": translate, "perfect_bleu": lambda model, x, y: y}
     history = fit(
         [
-            ValidationBLEU(REFERENCES, translators),
+            ValidationBLEU(CORPUS, translators),
             keras.callbacks.TensorBoard(tmp_path / "board", write_graph=False),
             MetricsLog(run),
         ],
@@ -58,7 +61,9 @@ def test_bleu_reaches_history_tensorboard_and_metrics(tmp_path):
     assert history["val_bleu"] == [expected] * 2
     assert history["val_perfect_bleu"] == pytest.approx([100.0] * 2)
     assert [line["val_bleu"] for line in run.metrics()] == [expected] * 2
-    assert all(isinstance(model, keras.Model) for model in models)
+    for model, sources, targets in given:
+        assert isinstance(model, keras.Model)
+        assert (sources, targets) == (SOURCES, REFERENCES)
 
     shown = {}
     for path in glob.glob(f"{tmp_path}/board/**/*tfevents*", recursive=True):
@@ -70,9 +75,23 @@ def test_bleu_reaches_history_tensorboard_and_metrics(tmp_path):
     assert shown["epoch_loss", 1] == pytest.approx(history["loss"][1])
 
 
+def test_bleu_is_that_of_the_models_own_translations():
+    class Translator(keras.Sequential):
+        def translate(self, texts):
+            assert texts == SOURCES
+            return BAD
+
+    model = Translator([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    data = np.ones((4, 2)), np.ones((4, 1))
+    validation = ValidationBLEU(CORPUS)
+    history = model.fit(*data, verbose=0, callbacks=[validation]).history
+    assert history["val_bleu"] == [sacrebleu.corpus_bleu(BAD, [REFERENCES]).score]
+
+
 def test_bleu_every_few_epochs_and_after_the_last():
     epochs = []
-    bleu = ValidationBLEU(REFERENCES, {"bleu": lambda model: BAD}, every=2)
+    bleu = ValidationBLEU(CORPUS, {"bleu": lambda *_: BAD}, every=2)
     seen = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: "val_bleu" in logs and epochs.append(epoch + 1)
     )
@@ -81,12 +100,10 @@ def test_bleu_every_few_epochs_and_after_the_last():
 
 
 def test_bleu_refuses_what_cannot_be_scored():
-    with pytest.raises(ValueError, match="`translators` is empty"):
-        ValidationBLEU(REFERENCES, {})
     with pytest.raises(ValueError, match="at least 1, received 0"):
-        ValidationBLEU(REFERENCES, {"bleu": len}, every=0)
+        ValidationBLEU(CORPUS, every=0)
     with pytest.raises(ValueError, match="1 hypotheses and 2 references"):
-        fit([ValidationBLEU(REFERENCES, {"bleu": lambda model: BAD[:1]})])
+        fit([ValidationBLEU(CORPUS, {"bleu": lambda *_: BAD[:1]})])
 
 
 def test_training_seconds_go_on_over_a_resume(tmp_path, monkeypatch):
@@ -177,3 +194,33 @@ def test_progress_learns_an_unknown_number_of_steps(clock, monkeypatch):
     lines = sys.stdout.getvalue().splitlines()
     assert lines[0].startswith("epoch 1/2  step 3  loss")
     assert "  3/4  " in lines[2]
+
+
+def test_progress_names_what_it_compiles_and_does_not_count_it(clock, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", Screen(False))
+    state = {"slow": {0, 2}, "first": True}
+
+    class Compiling(keras.callbacks.Callback):
+        """Ten minutes more for steps 0 and 2 of the first epoch."""
+
+        def on_train_batch_begin(self, batch, logs=None):
+            if state["first"] and batch in state["slow"]:
+                for _ in range(60):
+                    clock.on_train_batch_begin(batch)
+
+        def on_epoch_end(self, epoch, logs=None):
+            state["first"] = False
+
+    data = tf.data.Dataset.from_tensors((np.ones((4, 2)), np.ones((4, 1)))).repeat(7)
+    progress = Progress(2, compiling=[0, 2])
+    fit([clock, Compiling(), progress], epochs=2, data=data)
+    lines = sys.stdout.getvalue().splitlines()
+    assert lines[0] == "epoch 1/2  compiling shape 1 of 2"
+    assert "  1/7  " in lines[1] and "left" not in lines[1]
+    assert lines[2] == "epoch 1/2  compiling shape 2 of 2"
+    # Four steps of ten seconds are left, and an epoch of seven.
+    assert "  3/7  " in lines[3]
+    assert lines[3].endswith("epoch 40s left, run 1m50s left")
+    [end] = (line for line in lines if line.startswith("epoch 1/2  loss"))
+    assert end.endswith("21m10s, 1m10s left")
+    assert not any("compiling" in line for line in lines[lines.index(end) :])

@@ -58,8 +58,8 @@ def test_resuming_takes_the_same_arguments(run):
     del other["data"]
     with pytest.raises(ValueError, match="other arguments") as error:
         again.start(other, resume=True, may_differ=["epochs"])
-    assert "width: the run has 8, received 9" in str(error.value)
-    assert "depth: the run has no such argument, received 1" in str(error.value)
+    assert "hidden_dim: the run has 8, received 9" in str(error.value)
+    assert "num_layers: the run has no such argument, received 1" in str(error.value)
     assert "data: the run has 'a/b', received no such argument" in str(error.value)
     assert "epochs" not in str(error.value)
     assert again.config()["arguments"]["epochs"] == 2

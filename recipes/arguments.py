@@ -1,0 +1,462 @@
+"""Flags that recipes share, what is made of them, and how errors are told.
+
+Recipes alone import this module. It imports the library inside functions, so that
+--help answers at once.
+"""
+
+import argparse
+import functools
+import pathlib
+import sys
+
+# Flags that may change when a run is resumed without making it another run. A
+# finished run that is resumed with another --average just saves its model anew.
+MAY_DIFFER = ("average", "run", "validate_every")
+
+
+def make_parser(doc):
+    """The parser of a recipe.
+
+    Args:
+        doc: The docstring of the recipe, shown by --help as it is.
+    """
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="show where an error was raised"
+    )
+    return parser
+
+
+def user_errors(main):
+    """Decorates `main(arguments=None)`: an error is one sentence, with exit code 2."""
+
+    @functools.wraps(main)
+    def wrapped(arguments=None):
+        given = sys.argv[1:] if arguments is None else arguments
+        try:
+            return main(arguments)
+        except (ValueError, OSError, RuntimeError) as error:
+            if "--verbose" in given:
+                raise
+            name = pathlib.Path(main.__globals__["__file__"]).name
+            print(f"{name}: error: {error}", file=sys.stderr)
+            raise SystemExit(2) from None
+
+    return wrapped
+
+
+def positive(text):
+    """The type of flags that count something: an integer of at least 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not at least 1")
+    return number
+
+
+positive.__name__ = "integer"  # argparse shows it: "invalid integer value: 'x'"
+
+
+# Runs.
+
+
+def add_run_arguments(parser, epochs, average):
+    """Adds what every trainer takes, with these defaults."""
+    add = parser.add_argument
+    add(
+        "--run",
+        required=True,
+        metavar="DIR",
+        help="folder of the run: config, log, metrics, checkpoints, model",
+    )
+    add(
+        "--resume",
+        action="store_true",
+        help="continue the run in that folder after its last complete epoch",
+    )
+    add(
+        "--epochs",
+        type=positive,
+        default=epochs,
+        metavar="N",
+        help="number of epochs of the whole run (default: %(default)s)",
+    )
+    add(
+        "--seed",
+        type=int,
+        default=1,
+        metavar="N",
+        help="seed of weights, batches and noise (default: %(default)s)",
+    )
+    add(
+        "--strategy",
+        default="none",
+        metavar="NAME",
+        help="none, mirrored (all GPUs) or mirrored:N replicas (default: %(default)s)",
+    )
+    add(
+        "--jit",
+        action="store_true",
+        help="compile the training step with XLA; not together with a strategy",
+    )
+    add(
+        "--average",
+        type=positive,
+        default=average,
+        metavar="N",
+        help="number of last checkpoints to average at the end (default: %(default)s)",
+    )
+
+
+def run_options(arguments):
+    """Arguments of `keras_vqem.training.Run` after its path."""
+    if arguments.jit and arguments.strategy != "none":
+        raise ValueError(
+            "--jit does not work with a strategy: Keras compiles steps with XLA on one "
+            "device only. Leave one of them out."
+        )
+    recorded = dict(vars(arguments))
+    for name in ("resume", "verbose"):  # of the process, not of the run
+        del recorded[name]
+    return {
+        "seed": arguments.seed,
+        "strategy": arguments.strategy,
+        "resume": arguments.resume,
+        "arguments": recorded,
+        "may_differ": MAY_DIFFER,
+    }
+
+
+# Learning.
+
+
+def add_learning_arguments(parser, learning_rate, warmup_steps):
+    """Adds the learning rate and its schedule.
+
+    Args:
+        parser: Parser of the recipe.
+        learning_rate: Default of the highest learning rate.
+        warmup_steps: Number of steps to it in a run that is long enough.
+
+    Returns:
+        The group, for more flags about learning.
+    """
+    group = parser.add_argument_group("learning")
+    add = group.add_argument
+    add(
+        "--learning-rate",
+        type=float,
+        default=learning_rate,
+        metavar="RATE",
+        help="highest learning rate (default: %(default)s)",
+    )
+    add(
+        "--warmup-steps",
+        type=positive,
+        metavar="N",
+        help="steps in which the learning rate rises to the highest "
+        f"(default: {warmup_steps}, at most a quarter of the run)",
+    )
+    add(
+        "--schedule",
+        choices=["exponential", "inverse-square-root"],
+        default="exponential",
+        help="fall of the learning rate after that (default: %(default)s, as in the "
+        "paper)",
+    )
+    add(
+        "--final",
+        type=float,
+        default=0.05,
+        metavar="SHARE",
+        help="share of the highest learning rate that is left at the end of an "
+        "exponential fall (default: %(default)s)",
+    )
+    return group
+
+
+def steps_for(run, arguments, name, usual, most):
+    """A number of first steps: as given, else the usual one if the run has room.
+
+    Args:
+        run: The `Run`, which says so if there is less room.
+        arguments: Parsed arguments.
+        name: Name of the argument; its value is None where it was not given.
+        usual: Number of steps in a run that is long enough.
+        most: The most that this run has room for.
+    """
+    given = getattr(arguments, name)
+    if given is not None:
+        return given
+    if most >= usual:
+        return usual
+    chosen = max(most, 1)
+    run.log(
+        f"--{name.replace('_', '-')} {chosen}: the run is too short for the usual "
+        f"{usual} steps; give the flag to choose another number"
+    )
+    return chosen
+
+
+def adam(run, arguments, steps, warmup_steps):
+    """The optimizer of a run.
+
+    Args:
+        run: The `Run`.
+        arguments: Parsed, from a parser with `add_learning_arguments`.
+        steps: Number of steps of the run.
+        warmup_steps: As given to `add_learning_arguments`.
+    """
+    import keras
+
+    from keras_vqem.models import schedules
+
+    warmup = steps_for(run, arguments, "warmup_steps", warmup_steps, most=steps // 4)
+    if arguments.schedule == "exponential":
+        rate = schedules.WarmupExponentialDecay(
+            arguments.learning_rate, warmup, max(steps - warmup, 1), arguments.final
+        )
+    else:
+        rate = schedules.WarmupInverseSquareRoot(arguments.learning_rate, warmup)
+    return keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9)
+
+
+# EM.
+
+
+def add_em_arguments(group, num_samples, temperature, dead_code_threshold):
+    """Adds the arguments of `VQEMBottleneck`, with these defaults."""
+    add = group.add_argument
+    add(
+        "--num-samples",
+        type=int,
+        default=num_samples,
+        metavar="N",
+        help="number of draws of soft EM per vector; 0 is hard EM "
+        "(default: %(default)s)",
+    )
+    add(
+        "--temperature",
+        type=float,
+        default=temperature,
+        metavar="T",
+        help="temperature of soft EM (default: %(default)s)",
+    )
+    add(
+        "--final-temperature",
+        type=float,
+        metavar="T",
+        help="temperature at the end of an exponential fall over the run "
+        "(default: no fall)",
+    )
+    add(
+        "--decay",
+        type=float,
+        default=0.99,
+        metavar="SHARE",
+        help="share of the codebook's moving averages that stays in each step "
+        "(default: %(default)s)",
+    )
+    add(
+        "--dead-code-threshold",
+        type=float,
+        default=dead_code_threshold,
+        metavar="COUNT",
+        help="codes whose average count falls below this are replaced "
+        "(default: %(default)s)",
+    )
+    add(
+        "--commitment-weight",
+        type=float,
+        default=0.25,
+        metavar="WEIGHT",
+        help="weight of the loss that keeps vectors close to their codes "
+        "(default: %(default)s)",
+    )
+
+
+def em_bottleneck(arguments, num_codes, steps, groups=None):
+    """The `VQEMBottleneck` of parsed arguments, for a run of so many steps."""
+    import keras
+
+    from keras_vqem.layers import VQEMBottleneck
+
+    temperature = arguments.temperature
+    if arguments.final_temperature is not None:
+        if not arguments.num_samples:
+            raise ValueError(
+                "--final-temperature belongs to soft EM, and --num-samples 0 is hard "
+                "EM. Leave out one of them."
+            )
+        if not 0 < arguments.final_temperature <= temperature:
+            raise ValueError(
+                f"--final-temperature must be above 0 and at most --temperature, "
+                f"{temperature}; received {arguments.final_temperature}."
+            )
+        temperature = keras.optimizers.schedules.ExponentialDecay(
+            temperature, steps, arguments.final_temperature / temperature
+        )
+    return VQEMBottleneck(
+        num_codes,
+        num_samples=arguments.num_samples or None,
+        temperature=temperature,
+        groups=groups,
+        decay=arguments.decay,
+        commitment_weight=arguments.commitment_weight,
+        dead_code_threshold=arguments.dead_code_threshold,
+        seed=arguments.seed,
+    )
+
+
+# Sizes of networks.
+
+SIZES = {
+    "hidden_dim": "size of embeddings and hidden states",
+    "num_encoder_layers": "number of Transformer blocks that read the source",
+    "num_decoder_layers": "number of Transformer blocks that write the target",
+    "num_layers": "number of Transformer blocks",
+    "num_heads": "number of attention heads",
+    "intermediate_dim": "size of the hidden layer of feed-forward networks",
+    "block_length": "number of positions per block of local attention",
+    "dropout": "share of activations dropped in training",
+}
+
+
+def add_sizes(parser, **defaults):
+    """Adds sizes of a network, some of `SIZES`, with these defaults."""
+    group = parser.add_argument_group("network")
+    for name, default in defaults.items():
+        group.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=float if name == "dropout" else positive,
+            default=default,
+            metavar="SHARE" if name == "dropout" else "N",
+            help=f"{SIZES[name]} (default: %(default)s)",
+        )
+
+
+def sizes(arguments):
+    """The sizes among parsed arguments, as arguments of the model."""
+    return {name: value for name, value in vars(arguments).items() if name in SIZES}
+
+
+# Translators.
+
+
+def add_translation_arguments(parser, warmup_steps, average):
+    """Adds what every trainer of translators takes."""
+    parser.add_argument(
+        "--data",
+        required=True,
+        metavar="DIR",
+        help="folder made by prepare_translation.py or distill.py",
+    )
+    add_run_arguments(parser, epochs=20, average=average)
+    parser.add_argument(
+        "--validate-every",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="number of epochs from one translation of the validation set to the next "
+        "(default: %(default)s)",
+    )
+    add_sizes(
+        parser,
+        hidden_dim=128,
+        num_heads=4,
+        intermediate_dim=256,
+        num_encoder_layers=4,
+        num_decoder_layers=4,
+        dropout=0.2,
+    )
+    add = add_learning_arguments(parser, 0.003, warmup_steps).add_argument
+    add_batch_arguments(add, max_shapes=16)
+    add(
+        "--label-smoothing",
+        type=float,
+        default=0.1,
+        metavar="SHARE",
+        help="share of each label that is spread over the vocabulary "
+        "(default: %(default)s)",
+    )
+
+
+def add_batch_arguments(add, max_shapes):
+    """Adds the sizes of batches of sentences, by the method `add` of a group."""
+    add(
+        "--tokens-per-batch",
+        type=positive,
+        default=2048,
+        metavar="N",
+        help="most tokens, padding included, per side of a batch "
+        "(default: %(default)s)",
+    )
+    add(
+        "--max-shapes",
+        type=positive,
+        default=max_shapes,
+        metavar="N",
+        help="most shapes of batches; XLA compiles each of them once "
+        "(default: %(default)s)",
+    )
+
+
+# Images.
+
+
+def add_image_data_arguments(parser):
+    """Adds where images come from."""
+    add = parser.add_argument
+    add(
+        "--dataset",
+        default="cifar10",
+        metavar="KIND",
+        help="kind of image data: cifar10, folder, shapes or tfds:NAME "
+        "(default: %(default)s)",
+    )
+    add("--data", metavar="DIR", help="folder of the image data; shapes need none")
+    add(
+        "--size",
+        type=positive,
+        metavar="N",
+        help="crop and scale images to N x N pixels, a multiple of 4 "
+        "(default: as they are)",
+    )
+    add(
+        "--validation",
+        type=int,
+        metavar="N",
+        help="number of training images held out where there is no validation split "
+        "(default: 2000)",
+    )
+
+
+def image_data(arguments):
+    """The `ImageData` that parsed arguments name."""
+    from keras_vqem.images import ImageData
+
+    wanted = {"size": arguments.size, "validation": arguments.validation}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    return ImageData(arguments.dataset, arguments.data, **given)
+
+
+def add_image_run_arguments(parser, learning_rate, warmup_steps, batch_size):
+    """Adds what every trainer of image models takes."""
+    add_image_data_arguments(parser)
+    # Epochs are few, and each changes much: the last one is the best.
+    add_run_arguments(parser, epochs=6, average=1)
+    add = add_learning_arguments(parser, learning_rate, warmup_steps).add_argument
+    add(
+        "--batch-size",
+        type=positive,
+        default=batch_size,
+        metavar="N",
+        help="number of images per batch (default: %(default)s)",
+    )
+    add(
+        "--steps-per-epoch",
+        type=positive,
+        metavar="N",
+        help="number of batches per epoch (default: all images once)",
+    )
