@@ -62,7 +62,7 @@ def main(arguments=None):
 
     import numpy as np
 
-    from keras_vqem.images import ArrayBatches
+    from keras_vqem.array_batches import ArrayBatches
     from keras_vqem.models import GridTransformer, ImageVQVAE
     from keras_vqem.models.loading import load_model, model_file
 

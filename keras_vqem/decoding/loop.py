@@ -4,7 +4,7 @@ import numbers
 
 import tensorflow as tf
 
-from keras_vqem.layers.checks import whole_number
+from keras_vqem.checks import whole_number
 
 
 def emit(

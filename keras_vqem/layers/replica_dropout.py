@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_vqem.layers.replicas import ReplicaSeedGenerator
+from keras_vqem.replicas import ReplicaSeedGenerator
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")

@@ -5,9 +5,9 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from keras_vqem import decoding
-from keras_vqem.layers import LocalTransformer, ReplicaDropout, replicas
-from keras_vqem.layers.checks import integers
+from keras_vqem import decoding, replicas
+from keras_vqem.checks import integers
+from keras_vqem.layers import LocalTransformer, ReplicaDropout
 from keras_vqem.models.task_model import TaskModel
 
 

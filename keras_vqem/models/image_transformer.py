@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vqem.layers.checks import integers
+from keras_vqem.checks import integers
 from keras_vqem.models.grid_transformer import GridTransformer
 
 

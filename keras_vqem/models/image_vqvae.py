@@ -4,6 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vqem import replicas
+from keras_vqem.checks import integers
 from keras_vqem.layers import (
     GaussianBottleneck,
     ImageCompressor,
@@ -14,9 +16,7 @@ from keras_vqem.layers import (
     Slices,
     VQBottleneck,
     VQEMBottleneck,
-    replicas,
 )
-from keras_vqem.layers.checks import integers
 from keras_vqem.layers.likelihoods.categorical_pixels import CategoricalPixels
 from keras_vqem.models import image_endpoints, patch_start
 from keras_vqem.models.task_model import TaskModel

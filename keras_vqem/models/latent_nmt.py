@@ -4,11 +4,11 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from keras_vqem import replicas
 from keras_vqem.layers import (
     SequenceCompressor,
     SequenceDecompressor,
     TransformerDecoder,
-    replicas,
 )
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import translation_endpoints as endpoints
@@ -24,9 +24,9 @@ class LatentNMT(Translator):
     In training a compressor makes the target 2 ** `num_compress_steps` times shorter
     and the bottleneck turns each of its vectors into a code. From the codes and the
     source a decompressor and a decoder that sees all positions rebuild the target,
-    every word at once. A latent predictor learns to name the codes from the source. To translate,
-    the predictor finds codes one by one and ends when it predicts the end; the
-    decoder then writes the words in one pass, up to the first end of sentence.
+    every word at once. A latent predictor learns to name the codes from the source. To
+    translate, the predictor finds codes one by one and ends when it predicts the end;
+    the decoder then writes the words in one pass, up to the first end of sentence.
 
     Args:
         tokenizer: A `keras_vqem.text.SentencePieceTokenizer`, or what has its

@@ -5,11 +5,11 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from keras_vqem import replicas
 from keras_vqem.layers import (
     ReplicaDropout,
     TiedEmbedding,
     TransformerEncoder,
-    replicas,
 )
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import translation_endpoints as endpoints

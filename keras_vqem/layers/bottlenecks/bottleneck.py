@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from keras_vqem.layers import replicas
+from keras_vqem import replicas
+from keras_vqem.checks import concrete, whole_number
 from keras_vqem.layers.bottlenecks import code_metrics, groupings, segments
-from keras_vqem.layers.checks import concrete, whole_number
 
 # Of a vector's squared norm; twice its root still squares within float32.
 LARGEST_SQUARE = 1e37

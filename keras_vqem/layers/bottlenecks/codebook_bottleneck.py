@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
+from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks import posterior, segments
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
-from keras_vqem.layers.checks import whole_number
 
 
 class CodebookBottleneck(DiscreteBottleneck):

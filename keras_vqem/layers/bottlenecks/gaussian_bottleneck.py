@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
+from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks.bottleneck import Bottleneck
-from keras_vqem.layers.checks import whole_number
-from keras_vqem.layers.replicas import ReplicaSeedGenerator
+from keras_vqem.replicas import ReplicaSeedGenerator
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")

@@ -10,7 +10,7 @@ import numbers
 import keras
 from keras import ops
 
-from keras_vqem.layers.checks import whole_number
+from keras_vqem.checks import whole_number
 
 
 class Whole:

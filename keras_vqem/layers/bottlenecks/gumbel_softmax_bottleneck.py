@@ -6,7 +6,7 @@ from keras import ops
 from keras_vqem.layers.bottlenecks import segments
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
-from keras_vqem.layers.replicas import ReplicaSeedGenerator
+from keras_vqem.replicas import ReplicaSeedGenerator
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")

@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
+from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
-from keras_vqem.layers.checks import whole_number
-from keras_vqem.layers.replicas import ReplicaSeedGenerator
+from keras_vqem.replicas import ReplicaSeedGenerator
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")

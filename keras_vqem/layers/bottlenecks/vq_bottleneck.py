@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
-from keras_vqem.layers.replicas import ReplicaSeedGenerator
+from keras_vqem.replicas import ReplicaSeedGenerator
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")

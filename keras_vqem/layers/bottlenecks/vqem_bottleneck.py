@@ -3,11 +3,11 @@
 import keras
 import numpy as np
 
+from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks.codebook import EMACodebook
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
-from keras_vqem.layers.checks import whole_number
-from keras_vqem.layers.replicas import ReplicaSeedGenerator
+from keras_vqem.replicas import ReplicaSeedGenerator
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_vqem.layers.checks import whole_number
+from keras_vqem.checks import whole_number
 from keras_vqem.layers.likelihoods.pixel_likelihood import PixelLikelihood, draw
 
 

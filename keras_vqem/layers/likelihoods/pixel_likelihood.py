@@ -9,7 +9,7 @@ import math
 import tensorflow as tf
 from keras import ops
 
-from keras_vqem.layers.checks import integers, whole_number
+from keras_vqem.checks import integers, whole_number
 
 # Bounds of log-scales, in [-1, 1] units. At the lower one a logistic lies within one
 # of 256 levels (PixelCNN++ has the same bound); at the upper one it is flat.
