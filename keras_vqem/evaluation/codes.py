@@ -12,6 +12,8 @@ import weakref
 import numpy as np
 import tensorflow as tf
 
+from keras_vqem.ids import PAD_ID
+
 # Per model its two graphs, so that validation does not trace anew after each epoch.
 _graphs = weakref.WeakKeyDictionary()
 
@@ -167,6 +169,6 @@ def _batches(model, sources, targets, batch_size):
         places = order[start : start + batch_size]
         yield (
             places,
-            tf.gather(source_rows, places).to_tensor(0),
-            tf.gather(target_rows, places).to_tensor(0),
+            tf.gather(source_rows, places).to_tensor(PAD_ID),
+            tf.gather(target_rows, places).to_tensor(PAD_ID),
         )

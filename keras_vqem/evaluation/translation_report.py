@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 
 from keras_vqem.evaluation import codes, latency, translation_scores
+from keras_vqem.ids import PAD_ID
 
 
 def quality(model, corpus, batch_size=64, **options):
@@ -72,7 +73,7 @@ def latencies(entries, sources, batch_size, rounds=50, seed=0):
     ]
     functions = {}
     for name, (model, options) in entries.items():
-        ids = [model.tokenizer.encode(batch).to_tensor(0) for batch in batches]
+        ids = [model.tokenizer.encode(batch).to_tensor(PAD_ID) for batch in batches]
         graph = model.translation_graph(**options)
         functions[name] = _caller(graph, itertools.cycle(ids))
     return latency.measure(functions, rounds=rounds)

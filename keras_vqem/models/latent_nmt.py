@@ -5,6 +5,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_vqem import replicas
+from keras_vqem.ids import EOS_ID, PAD_ID
 from keras_vqem.layers import (
     SequenceCompressor,
     SequenceDecompressor,
@@ -13,7 +14,6 @@ from keras_vqem.layers import (
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import translation_endpoints as endpoints
 from keras_vqem.models.latent_predictor import LatentPredictor
-from keras_vqem.models.translation_endpoints import EOS_ID, PAD_ID
 from keras_vqem.models.translator import Translator, mean_log_prob
 
 

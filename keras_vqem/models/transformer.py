@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
+from keras_vqem.ids import EOS_ID, PAD_ID
 from keras_vqem.layers import TransformerDecoder
 from keras_vqem.models import stepwise
-from keras_vqem.models.translation_endpoints import EOS_ID, PAD_ID
 from keras_vqem.models.translator import Translator, mean_log_prob
 
 

@@ -6,6 +6,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_vqem import replicas
+from keras_vqem.ids import PAD_ID
 from keras_vqem.layers import (
     ReplicaDropout,
     TiedEmbedding,
@@ -15,7 +16,6 @@ from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import translation_endpoints as endpoints
 from keras_vqem.models.schedules import WarmupInverseSquareRoot
 from keras_vqem.models.task_model import TaskModel
-from keras_vqem.models.translation_endpoints import PAD_ID
 
 # Sentences with more ids than this are translated in smaller batches.
 LONG = 128

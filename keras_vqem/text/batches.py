@@ -6,7 +6,8 @@ import operator
 import numpy as np
 import tensorflow as tf
 
-PAD_ID = 0
+from keras_vqem.ids import PAD_ID
+
 # Shapes are sought among at most this many lengths a side.
 GRID = 64
 CLEANING = (
