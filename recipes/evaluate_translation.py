@@ -43,6 +43,7 @@ def training_seconds(path):
 def evaluate(options, paths, corpus):
     """Rows of the table, and translations under the names of the rows."""
     from keras_vqem.evaluation import translation_report as report
+    from keras_vqem.models import LatentNMT
     from keras_vqem.models.loading import load_translator
 
     models = [load_translator(path) for path in paths]
@@ -55,9 +56,9 @@ def evaluate(options, paths, corpus):
             print(f"translating: {row}", file=sys.stderr, flush=True)
             choices = {"num_beams": num_beams}
             settings = {"num_beams": num_beams}
-            if options.drop_repeats and hasattr(model, "encode_ids"):
+            if options.drop_repeats and isinstance(model, LatentNMT):
                 choices["drop_repeats"] = settings["drop_repeats"] = True
-            if rescorer is not None and num_beams > 1 and hasattr(model, "encode_ids"):
+            if rescorer is not None and num_beams > 1 and isinstance(model, LatentNMT):
                 choices["rescorer"] = rescorer
                 settings["rescored_by"] = str(options.rescore)
             outputs[row], scores = report.quality(
@@ -67,7 +68,7 @@ def evaluate(options, paths, corpus):
             entry["training_seconds"] = training_seconds(path)
             entries.append({**entry, **settings, **scores})
             timed[row] = model, choices
-            if hasattr(model, "encode_ids"):
+            if isinstance(model, LatentNMT):
                 found = found or report.code_quality(model, corpus, options.batch_size)
                 entries[-1]["codes"] = found
     for size in (1, 32):

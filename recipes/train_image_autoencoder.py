@@ -66,7 +66,8 @@ def make_model(arguments, data, steps):
             num_pixel_blocks=arguments.num_pixel_blocks,
             unit=unit,
         )
-    model = models.ImageVQVAE(
+    vae = arguments.bottleneck == "gaussian"
+    model = (models.ImageVAE if vae else models.ImageVQVAE)(
         compressor,
         make_bottleneck(arguments, height * width, steps),
         decompressor,

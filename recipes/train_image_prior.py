@@ -68,11 +68,6 @@ def main(arguments=None):
 
     def make_task(replicas):
         autoencoder = load_model(arguments.autoencoder, ImageVQVAE)
-        if not hasattr(autoencoder.bottleneck, "num_codes"):
-            raise ValueError(
-                f"{arguments.autoencoder} is a VAE: it has no codes to predict, and "
-                f"its bits need no other prior."
-            )
         data = image_run.load(arguments)
         images = [data.images(split) for split in ("train", "val")]
         height, width = autoencoder.image_size
@@ -92,7 +87,7 @@ def main(arguments=None):
         def make_model(steps):
             bottleneck = autoencoder.bottleneck
             grid, sizes = codes.shape[1:], image_run.grid_sizes(arguments)
-            if not hasattr(bottleneck, "codebook"):
+            if bottleneck.codebook is None:
                 return GridTransformer(grid, bottleneck.num_codes, **sizes)
             codebook = np.asarray(bottleneck.codebook)
             number, size = codebook.shape[-2:]

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vqem.ids import PAD_ID
+from keras_vqem.models import LatentNMT
 
 # Per model its two graphs, so that validation does not trace anew after each epoch.
 _graphs = weakref.WeakKeyDictionary()
@@ -151,7 +152,7 @@ def _functions(model):
 
 def _batches(model, sources, targets, batch_size):
     """Yields places in the lists and their padded ids, long targets first."""
-    if not hasattr(model, "encode_ids"):
+    if not isinstance(model, LatentNMT):
         raise ValueError(
             f"{type(model).__name__} has no codes. Pass a keras_vqem.models.LatentNMT."
         )

@@ -103,7 +103,7 @@ def encode(model, images, batch_size=100):
 
 
 def evaluate(model, images, prior, batch_size=100):
-    """Measures an `ImageVQVAE` with codes.
+    """Measures an `ImageVQVAE`.
 
     Args:
         model: The model.
@@ -174,7 +174,7 @@ def paper_accounting(model, images, predictor, num_samples, seed=0, batch_size=1
 
 
 def gaussian_bound(model, images, num_samples=1, seed=0, batch_size=100):
-    """The bound of a VAE, an `ImageVQVAE` with a `GaussianBottleneck`.
+    """The bound of an `ImageVAE`.
 
     Args:
         num_samples: 1 for the ELBO with the exact KL divergence; more for the

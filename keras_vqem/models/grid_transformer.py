@@ -243,10 +243,8 @@ class GridTransformer(TaskModel):
         picked = ops.mean(ops.take_along_axis(logits, labels, axis=-1), axis=-1)
         return ops.logsumexp(logits, axis=-1) - picked
 
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        nats = self.nats(x, y_pred)
+    def task_loss(self, inputs, outputs):
+        nats = self.nats(inputs, outputs)
         loss = ops.mean(nats)
         self.bits_per_symbol.update_state(
             loss / ops.log(2.0), sample_weight=ops.size(nats)

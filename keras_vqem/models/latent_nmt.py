@@ -7,6 +7,7 @@ from keras import ops
 from keras_vqem import replicas
 from keras_vqem.ids import EOS_ID, PAD_ID
 from keras_vqem.layers import (
+    DiscreteBottleneck,
     SequenceCompressor,
     SequenceDecompressor,
     TransformerDecoder,
@@ -107,7 +108,7 @@ class LatentNMT(Translator):
             dropout,
             **kwargs,
         )
-        if not hasattr(bottleneck, "num_codes"):
+        if not isinstance(bottleneck, DiscreteBottleneck):
             raise ValueError(
                 f"LatentNMT predicts codes, and {type(bottleneck).__name__} has none. "
                 f"Use a discrete bottleneck such as keras_vqem.layers.VQEMBottleneck."
@@ -286,9 +287,9 @@ class LatentNMT(Translator):
         weights = ops.cast((place <= number) & (number > 0), "float32")
         return self.code_nll, {"loss": loss, "metric": loss}, weights
 
-    def compute_loss(self, *args, **kwargs):
+    def task_loss(self, inputs, outputs):
         self.bottleneck_loss.update_state(sum(self.losses))
-        return super().compute_loss(*args, **kwargs)
+        return super().task_loss(inputs, outputs)
 
     def warm_start(self, teacher):
         """Takes over what a trained `Transformer` of the same sizes has learned.
@@ -445,6 +446,11 @@ class LatentNMT(Translator):
             "bypass_steps": self.bypass_steps,
             "predicted_share": self.predicted_share,
         }
+
+    @classmethod
+    def from_config(cls, config):
+        bottleneck = keras.saving.deserialize_keras_object(config["bottleneck"])
+        return super().from_config({**config, "bottleneck": bottleneck})
 
 
 def _without_repeats(ids):

@@ -1,4 +1,4 @@
-"""OwnLoss: base of the models that know what they learn."""
+"""TaskModel: base of the models that know what they learn."""
 
 import keras
 
@@ -8,8 +8,8 @@ from keras_vqem.models.preset import Presets
 class TaskModel(Presets, keras.Model):
     """Compiles without a loss, built and ready; saves and loads presets.
 
-    A subclass has `compute_loss`, a `build` that needs no shape, and may have another
-    default optimizer.
+    A subclass has `task_loss(inputs, outputs)`, a `build` that needs no shape, and may
+    have another default optimizer.
     """
 
     def _default_optimizer(self):
@@ -35,6 +35,21 @@ class TaskModel(Presets, keras.Model):
         if not self.built:
             self.build()
         self.optimizer.build(self.trainable_variables)
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        """`task_loss`, and what layers added to the loss."""
+        if sample_weight is not None:
+            raise ValueError(
+                f"{type(self).__name__} weighs all examples alike, and received "
+                f"`sample_weight` or `class_weight`. Leave it out; to have examples "
+                f"count more, put them into the data more than once."
+            )
+        total = self.task_loss(x, y_pred)
+        if self.losses:
+            total += super().compute_loss(x=x, y_pred=y_pred, training=training)
+        return total
 
     def _export(self, filepath, endpoints, *others):
         """Writes a SavedModel of endpoints that use this model, and others."""

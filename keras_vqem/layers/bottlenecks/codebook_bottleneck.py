@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_vqem.checks import whole_number
-from keras_vqem.layers.bottlenecks import posterior, segments
+from keras_vqem.layers.bottlenecks import groupings, posterior, segments
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 
@@ -20,7 +20,13 @@ class CodebookBottleneck(DiscreteBottleneck):
     num_samples = None
     temperature = Scheduled(1.0, "temperature", above=0.0)
 
-    def __init__(self, num_codes, commitment_weight=0.25, groups=None, **kwargs):
+    def __init__(
+        self,
+        num_codes: int,
+        commitment_weight: float = 0.25,
+        groups: int | groupings.Whole | None = None,
+        **kwargs,
+    ):
         super().__init__(num_codes, groups=groups, **kwargs)
         if commitment_weight < 0:
             raise ValueError(
@@ -126,7 +132,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         codes, _ = self._assign(pieces, *self._read_codebook(), None)
         return self._codes_like(codes, inputs)
 
-    def sample(self, inputs, num_samples):
+    def sample(self, inputs, num_samples: int):
         """Draws codes from the posterior over the codebook, given each vector.
 
         Args:
@@ -161,4 +167,9 @@ class CodebookBottleneck(DiscreteBottleneck):
         return self._decoded(rows, codes)
 
     def get_config(self):
-        return {**super().get_config(), "commitment_weight": self.commitment_weight}
+        return {
+            **super().get_config(),
+            "num_codes": self.num_codes,
+            "groups": groupings.serialize(self.groups),
+            "commitment_weight": self.commitment_weight,
+        }

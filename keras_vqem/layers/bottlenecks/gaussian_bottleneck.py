@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_vqem.checks import whole_number
-from keras_vqem.layers.bottlenecks.bottleneck import Bottleneck
+from keras_vqem.layers.bottlenecks.bottleneck import Bottleneck, metric_name
 from keras_vqem.replicas import ReplicaSeedGenerator
 
 
@@ -47,7 +47,13 @@ class GaussianBottleneck(Bottleneck):
 
     _output_keys = ("quantized", "mean", "log_variance", "kl")
 
-    def __init__(self, latent_dim=None, kl_weight=1.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        latent_dim: int | None = None,
+        kl_weight: float = 1.0,
+        seed: int | None = None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         if latent_dim is not None:
             remedy = "Use None for the size of the inputs."
@@ -56,7 +62,7 @@ class GaussianBottleneck(Bottleneck):
         self.kl_weight = kl_weight
         self.seed = seed
         self.seed_generator = ReplicaSeedGenerator(seed)
-        self.kl = keras.metrics.Mean(name=self._metric_name("kl"), dtype="float32")
+        self.kl = keras.metrics.Mean(name=metric_name(self, "kl"), dtype="float32")
 
     def build(self, input_shape):
         super().build(input_shape)

@@ -201,6 +201,13 @@ class Projections(Slices):
         return {**super().get_config(), "dim": self.dim, "seed": self.seed}
 
 
+def serialize(groups):
+    """For `get_config`; `get` takes it back."""
+    if groups.code_shape:
+        return keras.saving.serialize_keras_object(groups)
+    return None
+
+
 def get(groups):
     """A grouping of the caller's own from None, a number of slices, or a grouping."""
     if groups is None:

@@ -2,8 +2,9 @@
 
 import keras
 from keras import ops
+from keras.optimizers.schedules import LearningRateSchedule
 
-from keras_vqem.layers.bottlenecks import segments
+from keras_vqem.layers.bottlenecks import groupings, segments
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 from keras_vqem.replicas import ReplicaSeedGenerator
@@ -54,12 +55,12 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
 
     def __init__(
         self,
-        num_codes,
-        temperature=None,
-        straight_through=False,
-        kl_weight=0.001,
-        groups=None,
-        seed=None,
+        num_codes: int,
+        temperature: float | LearningRateSchedule | None = None,
+        straight_through: bool = False,
+        kl_weight: float = 0.001,
+        groups: int | groupings.Whole | None = None,
+        seed: int | None = None,
         **kwargs,
     ):
         super().__init__(num_codes, groups=groups, **kwargs)
@@ -159,6 +160,8 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
     def get_config(self):
         return {
             **super().get_config(),
+            "num_codes": self.num_codes,
+            "groups": groupings.serialize(self.groups),
             "temperature": self.temperature.serialize(),
             "straight_through": self.straight_through,
             "kl_weight": self.kl_weight,

@@ -2,6 +2,7 @@
 
 import keras
 from keras import ops
+from keras.optimizers.schedules import LearningRateSchedule
 
 from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
@@ -44,7 +45,14 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
           arXiv:1801.09797.
     """
 
-    def __init__(self, num_bits, noise=0.5, discrete_rate=0.5, seed=None, **kwargs):
+    def __init__(
+        self,
+        num_bits: int,
+        noise: float = 0.5,
+        discrete_rate: float | LearningRateSchedule = 0.5,
+        seed: int | None = None,
+        **kwargs,
+    ):
         num_bits = whole_number("num_bits", num_bits, 1)
         if num_bits > 20:
             raise ValueError(
@@ -136,10 +144,8 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
         return self._decoded(self._from_bits(bits), codes)
 
     def get_config(self):
-        config = super().get_config()
-        del config["num_codes"], config["groups"]
         return {
-            **config,
+            **super().get_config(),
             "num_bits": self.num_bits,
             "noise": self.noise,
             "discrete_rate": self.discrete_rate.serialize(),
