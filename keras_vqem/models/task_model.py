@@ -36,16 +36,31 @@ class TaskModel(Presets, keras.Model):
             self.build()
         self.optimizer.build(self.trainable_variables)
 
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        """`task_loss`, and what layers added to the loss."""
-        if sample_weight is not None:
+    # Keras drops weights that come without `y` before `compute_loss` could see them.
+
+    def fit(self, *args, sample_weight=None, class_weight=None, **kwargs):
+        """As `keras.Model.fit`, with inputs alone: neither targets nor weights."""
+        self._refuse_weights(sample_weight, class_weight)
+        return super().fit(*args, **kwargs)
+
+    def evaluate(self, *args, sample_weight=None, **kwargs):
+        """As `keras.Model.evaluate`, with inputs alone: neither targets nor weights."""
+        self._refuse_weights(sample_weight)
+        return super().evaluate(*args, **kwargs)
+
+    def _refuse_weights(self, *weights):
+        if any(weight is not None for weight in weights):
             raise ValueError(
                 f"{type(self).__name__} weighs all examples alike, and received "
                 f"`sample_weight` or `class_weight`. Leave it out; to have examples "
                 f"count more, put them into the data more than once."
             )
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        """`task_loss`, and what layers added to the loss."""
+        self._refuse_weights(sample_weight)
         total = self.task_loss(x, y_pred)
         if self.losses:
             total += super().compute_loss(x=x, y_pred=y_pred, training=training)
