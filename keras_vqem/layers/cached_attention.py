@@ -30,10 +30,10 @@ def causal_bias(length):
 class CachedAttention(keras.layers.Layer):
     """Scaled dot-product attention with several heads, in steps that can be cached.
 
-    `layer(query, memory)` is ordinary attention. A decoder that runs token by token
-    calls its parts: `keys_values(memory)` once for what does not change, or once for
-    every new token with the results concatenated; `split` brings them to the layout
-    that `attend` uses.
+    `layer(query, memory)` is ordinary attention, `layer(query)` self-attention. A
+    decoder that runs token by token calls its parts: `keys_values(memory)` once for
+    what does not change, or once for every new token with the results concatenated;
+    `split` brings them to the layout that `attend` uses.
 
     Args:
         num_heads: How many; they share the width between them.
@@ -41,7 +41,7 @@ class CachedAttention(keras.layers.Layer):
 
     Call arguments:
         query: [B, T, D].
-        memory: [B, S, D], what is attended to; `query` itself for self-attention.
+        memory: [B, S, D], what is attended to; None for self-attention.
         bias: Added to the scores, of a shape that broadcasts to [B, heads, T, S].
 
     Example:
@@ -55,7 +55,7 @@ class CachedAttention(keras.layers.Layer):
     True
     """
 
-    def __init__(self, num_heads, **kwargs):
+    def __init__(self, num_heads: int, **kwargs):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.supports_masking = True
@@ -113,7 +113,8 @@ class CachedAttention(keras.layers.Layer):
         found = ops.transpose(found, (0, 2, 1, 3))
         return self.to_output(ops.reshape(found, (batch, length, width)))
 
-    def call(self, query, memory, bias=None):
+    def call(self, query, memory=None, bias=None):
+        memory = query if memory is None else memory
         keys, values = self.split(self.keys_values(memory))
         return self.attend(query, keys, values, bias)
 

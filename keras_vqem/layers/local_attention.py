@@ -23,6 +23,8 @@ class LocalAttention(CachedAttention):
 
     Call arguments:
         query: [B, T, D].
+        memory, bias: Those of `CachedAttention`, which must be None here: a position
+            sees nothing but its own sequence, and padding comes last.
 
     Example:
 
@@ -34,7 +36,7 @@ class LocalAttention(CachedAttention):
         - Parmar et al., 2018. Image Transformer. arXiv:1802.05751.
     """
 
-    def __init__(self, num_heads, block_length, **kwargs):
+    def __init__(self, num_heads: int, block_length: int, **kwargs):
         super().__init__(num_heads, **kwargs)
         if block_length < 1:
             raise ValueError(
@@ -42,7 +44,12 @@ class LocalAttention(CachedAttention):
             )
         self.block_length = block_length
 
-    def call(self, query):
+    def call(self, query, memory=None, bias=None):
+        if memory is not None or bias is not None:
+            raise ValueError(
+                "LocalAttention sees nothing but the positions before in `query`, and "
+                "received `memory` or `bias`. Leave them out, or use CachedAttention."
+            )
         batch, length, width = ops.shape(query)
         scale = (width // self.num_heads) ** -0.5
         block_length = self.block_length

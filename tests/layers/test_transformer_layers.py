@@ -141,6 +141,20 @@ def test_compressor_may_attend_to_a_memory(rng):
     assert np.abs(before - layer(x, memory=memory + 1.0)).max() > 1e-3
 
 
+def test_attention_to_nothing_else_is_attention_to_itself(rng):
+    x = rng.normal(size=(2, 5, 8)).astype("float32")
+    layer = layers.CachedAttention(num_heads=2)
+    np.testing.assert_array_equal(layer(x), layer(x, x))
+
+
+def test_local_attention_refuses_what_it_would_not_look_at(rng):
+    x = rng.normal(size=(2, 5, 8)).astype("float32")
+    layer = layers.LocalAttention(num_heads=2, block_length=4)
+    for given in ({"memory": x}, {"bias": np.zeros((1, 1, 5, 5), "float32")}):
+        with pytest.raises(ValueError, match="use CachedAttention"):
+            layer(x, **given)
+
+
 def test_decompressor_doubles_and_ignores_padding(rng):
     layer = layers.SequenceDecompressor(num_decompress_steps=2)
     x = rng.normal(size=(1, 2, 8)).astype("float32")
