@@ -52,7 +52,7 @@ def evaluate(options, model, train, images):
         model.compile()
         size = min(options.batch_size, 8)  # of 256 numbers for each of 3,072
         bits = model.evaluate(dataset, batch_size=size, verbose=0, return_dict=True)
-        bits = bits["bits_per_symbol"]
+        bits = bits["bits_per_dim"]
         nan = float("nan")
         found = image_bits.ImageBits(bits, bits, 0.0, nan, nan, nan, len(images))
         return {"exact": found}, []

@@ -22,6 +22,7 @@ LABELS = {
     "val_reconstruction_bits_per_dim": "validation, bits/dim given the codes",
     "val_perplexity": "codebook perplexity, validation",
     "val_bits_per_symbol": "validation, bits per symbol",
+    "val_bits_per_dim": "validation, bits/dim",
 }
 AXES = {
     "epoch": ("epoch", lambda line: line["epoch"]),
