@@ -41,7 +41,7 @@ def test_heads_must_divide_the_width(num_heads):
 
 
 def test_tied_embedding_is_one_matrix(rng):
-    layer = layers.TiedEmbedding(vocabulary_size=10, hidden_dim=4)
+    layer = layers.TiedEmbedding(input_dim=10, output_dim=4)
     vectors = layer(np.array([[3, 7]]))
     matrix = layer.get_weights()[0]
     np.testing.assert_allclose(vectors[0], matrix[[3, 7]] * 2.0, rtol=1e-6)
