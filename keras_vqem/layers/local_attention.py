@@ -85,7 +85,7 @@ class LocalAttention(CachedAttention):
         before = ops.pad(x[:, :-1], [[0, 0], [1, 0], [0, 0], [0, 0], [0, 0]])
         return ops.concatenate([before, x], axis=3)
 
-    def extend(self, cache, keys_values):
+    def extend(self, cache: tf.Tensor, keys_values: tf.Tensor) -> tf.Tensor:
         # When two blocks are full the next position begins a third.
         full = ops.shape(cache)[1] >= 2 * self.block_length
         cache = cache[:, ops.where(full, self.block_length, 0) :]

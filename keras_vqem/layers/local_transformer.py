@@ -1,6 +1,7 @@
 """LocalTransformer: a causal stack for long sequences, whole or step by step."""
 
 import keras
+import tensorflow as tf
 
 from keras_vqem.layers.transformer_stack import TransformerStack
 
@@ -63,7 +64,9 @@ class LocalTransformer(TransformerStack):
             x = block(x, training=training)
         return self.norm(x)
 
-    def step(self, x, caches):
+    def step(
+        self, x: tf.Tensor, caches: list[tf.Tensor]
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """One position: `x` [N, 1, D] after those in `caches`.
 
         Returns:

@@ -1,7 +1,9 @@
 """TransformerDecoder: blocks that also attend to a memory, whole or step by step."""
 
 import keras
+import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 from keras_vqem.layers.cached_attention import causal_bias, padding_bias
 from keras_vqem.layers.transformer_stack import TransformerStack
@@ -74,13 +76,19 @@ class TransformerDecoder(TransformerStack):
             x = block(x, bias, memory, memory_bias, training=training)
         return self.norm(x)
 
-    def memories(self, memory):
+    def memories(self, memory: ArrayLike) -> list:
         """The keys and values of the memory, for each block."""
         return [
             block.cross.split(block.cross.keys_values(memory)) for block in self.blocks
         ]
 
-    def step(self, x, caches, memories, memory_mask=None):
+    def step(
+        self,
+        x: tf.Tensor,
+        caches: list[tf.Tensor],
+        memories: list,
+        memory_mask: ArrayLike | None = None,
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """One position: `x` [N, 1, D] after those in `caches`.
 
         Args:

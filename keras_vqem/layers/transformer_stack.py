@@ -1,6 +1,7 @@
 """TransformerStack: what the stacks of Transformer blocks share."""
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from keras_vqem.layers.transformer_block import TransformerBlock
@@ -49,7 +50,7 @@ class TransformerStack(keras.layers.Layer):
         self._width = input_shape[-1]
         self.built = True
 
-    def empty_caches(self, rows):
+    def empty_caches(self, rows: int | tf.Tensor) -> list[tf.Tensor]:
         """A cache [rows, 0, 2 D] for each block."""
         return [
             ops.zeros((rows, 0, 2 * self._width), dtype=self.compute_dtype)

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 from keras_vqem import decoding, replicas
 from keras_vqem.checks import integers
@@ -99,7 +100,7 @@ class GridModel(TaskModel):
         self.transformer.build((None, None, self.hidden_dim))
         self.built = True
 
-    def init_from_codebook(self, vectors, symbols):
+    def init_from_codebook(self, vectors: ArrayLike, symbols: ArrayLike) -> None:
         """Starts from what symbols mean and how frequent they are, before `fit`.
 
         Symbols whose vectors lie close together are then alike from the first step on,
@@ -203,7 +204,7 @@ class GridModel(TaskModel):
 
     # Training.
 
-    def nats(self, inputs, logits):
+    def nats(self, inputs: dict, logits: tf.Tensor) -> tf.Tensor:
         """Cross entropy [B, rows, columns, slots] of the labels in `inputs`."""
         logits = ops.cast(logits, "float32")
         labels = inputs.get("samples")
@@ -213,7 +214,7 @@ class GridModel(TaskModel):
         picked = ops.mean(ops.take_along_axis(logits, labels, axis=-1), axis=-1)
         return ops.logsumexp(logits, axis=-1) - picked
 
-    def task_loss(self, inputs, outputs):
+    def task_loss(self, inputs: dict, outputs: dict | tf.Tensor) -> tf.Tensor:
         nats = self.nats(inputs, outputs)
         loss = ops.mean(nats)
         self.bits.update_state(loss / ops.log(2.0), sample_weight=ops.size(nats))
@@ -222,7 +223,13 @@ class GridModel(TaskModel):
 
     # Sampling.
 
-    def sample(self, count: int, seed, temperature: float = 1.0, prefix=None):
+    def sample(
+        self,
+        count: int,
+        seed: ArrayLike,
+        temperature: float = 1.0,
+        prefix: ArrayLike | None = None,
+    ) -> tf.Tensor:
         """Draws grids, symbol by symbol, keeping what attention has computed.
 
         Args:

@@ -1,7 +1,9 @@
 """What the autoencoders of images share: two halves, a likelihood, the loss."""
 
 import keras
+import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 from keras_vqem import replicas
 from keras_vqem.checks import integers
@@ -62,7 +64,7 @@ class ImageAutoencoder(TaskModel):
 
     # The two halves.
 
-    def compressed(self, images):
+    def compressed(self, images: ArrayLike) -> tf.Tensor:
         """Vectors [B, rows, columns, D] of images: what the bottleneck sees."""
         images = integers("images", images, 255)
         x = ops.cast(images, self.compute_dtype) / 127.5 - 1.0
@@ -84,7 +86,7 @@ class ImageAutoencoder(TaskModel):
 
     # Training.
 
-    def task_loss(self, inputs, outputs):
+    def task_loss(self, inputs: dict, outputs: dict | tf.Tensor) -> tf.Tensor:
         log_p = self.likelihood.log_prob(
             outputs["outputs"], inputs["images"], outputs["base"]
         )
@@ -97,7 +99,7 @@ class ImageAutoencoder(TaskModel):
         # Keras sums gradients over replicas, whose batches are of one size.
         return nats / replicas.num_replicas()
 
-    def init_from_patches(self, images, seed: int = 0):
+    def init_from_patches(self, images: ArrayLike, seed: int = 0) -> None:
         """Starts from principal components of patches and k-means of their groups.
 
         A minute's work that the network would need hours for: afterwards the linear
@@ -124,43 +126,38 @@ class ImageAutoencoder(TaskModel):
 
     # Use.
 
-    def encode(self, images):
+    def encode(self, images: ArrayLike) -> tf.Tensor:
         """What `decode` takes: the bottleneck's encoding of images, uint8."""
         if not self.built:
             self.build()
         return self.bottleneck.encode(self.compressed(images))
 
-    def latents(self, codes):
+    def latents(self, codes: ArrayLike) -> tf.Tensor:
         """What the decompressor sees for what `encode` gives."""
         return self.bottleneck.decode(codes)
 
-    def decode(self, codes):
+    def decode(self, codes: ArrayLike) -> tf.Tensor:
         """The expected images, uint8 [B, H, W, 3], for what `encode` gives."""
         return self.expected(self.latents(codes))
 
-    def expected(self, latents):
+    def expected(self, latents: ArrayLike) -> tf.Tensor:
         """The expected images, uint8, for what a bottleneck gives."""
         outputs, base = self._decompress(latents)
         return ops.cast(ops.round(self.likelihood.mean(outputs, base)), "uint8")
 
-    def reconstruct(self, images):
+    def reconstruct(self, images: ArrayLike) -> tf.Tensor:
         """What is left of images after they went through the bottleneck."""
         return self.decode(self.encode(images))
 
-    def log_prob(self, images, latents):
+    def log_prob(self, images: ArrayLike, latents: ArrayLike) -> tf.Tensor:
         """Log probability [B] of images, nats, given what the decompressor sees."""
         outputs, base = self._decompress(latents)
         return ops.sum(self.likelihood.log_prob(outputs, images, base), axis=(1, 2))
 
     def get_config(self):
         parts = {
-            name: keras.saving.serialize_keras_object(part)
-            for name, part in (
-                ("compressor", self.compressor),
-                ("bottleneck", self.bottleneck),
-                ("decompressor", self.decompressor),
-                ("likelihood", self.likelihood),
-            )
+            name: keras.saving.serialize_keras_object(getattr(self, name))
+            for name in PARTS
         }
         return {**super().get_config(), **parts, "image_size": self.image_size}
 

@@ -2,7 +2,9 @@
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 from keras_vqem.models.grid_model import GridModel
 
@@ -81,7 +83,13 @@ class ImageTransformer(GridModel):
         waves = np.cos(np.pi * values[:, None] * np.arange(1, self.vector_dim + 1))
         self.vectors.assign(np.tile(2**0.5 * waves, (self.grid[2], 1, 1)))
 
-    def sample(self, count: int, seed, temperature: float = 1.0, prefix=None):
+    def sample(
+        self,
+        count: int,
+        seed: ArrayLike,
+        temperature: float = 1.0,
+        prefix: ArrayLike | None = None,
+    ) -> tf.Tensor:
         return ops.cast(super().sample(count, seed, temperature, prefix), "uint8")
 
     def get_config(self):

@@ -1,5 +1,7 @@
 """ImageVAE: the autoencoder of images without codes, for comparison."""
 
+import os
+
 import keras
 import tensorflow as tf
 
@@ -67,7 +69,9 @@ class ImageVAE(ImageAutoencoder):
                 f"none. Use a GaussianBottleneck, or an ImageVQVAE for codes."
             )
 
-    def sample(self, count: int, seed: tuple[int, int], temperature: float = 1.0):
+    def sample(
+        self, count: int, seed: tuple[int, int], temperature: float = 1.0
+    ) -> tf.Tensor:
         """Draws images, uint8 [count, H, W, 3], from standard normal latents.
 
         Args:
@@ -80,7 +84,7 @@ class ImageVAE(ImageAutoencoder):
         noise = tf.random.stateless_normal((count, *shape), seed)
         return self.decode(temperature * noise)
 
-    def export(self, filepath):
+    def export(self, filepath: str | os.PathLike) -> None:
         """Writes a SavedModel that TensorFlow Serving loads as it is.
 
         Its signatures, with any number of images:

@@ -1,7 +1,11 @@
 """ImageVQVAE: the paper's autoencoder of images, through a grid of codes."""
 
+import os
+
 import keras
+import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 from keras_vqem.layers import (
     DiscreteBottleneck,
@@ -90,7 +94,9 @@ class ImageVQVAE(ImageAutoencoder):
             prior.trainable = False
 
     @classmethod
-    def paper(cls, num_samples: int | None = 5, channels: int = 512, **kwargs):
+    def paper(
+        cls, num_samples: int | None = 5, channels: int = 512, **kwargs
+    ) -> "ImageVQVAE":
         """The paper's CIFAR-10 model: 8 x 8 x 10 codes from one codebook of 256.
 
         Args:
@@ -134,7 +140,7 @@ class ImageVQVAE(ImageAutoencoder):
 
     # Use.
 
-    def encode(self, images):
+    def encode(self, images: ArrayLike) -> tf.Tensor:
         """Codes [B, rows, columns, slots] of images, uint8 [B, H, W, 3].
 
         A bottleneck without groups has one slot.
@@ -142,7 +148,7 @@ class ImageVQVAE(ImageAutoencoder):
         codes = super().encode(images)
         return codes if self._slots else codes[..., None]
 
-    def latents(self, codes):
+    def latents(self, codes: ArrayLike) -> tf.Tensor:
         """What the decompressor sees for codes: vectors [B, rows, columns, D]."""
         return super().latents(codes if self._slots else codes[..., 0])
 
@@ -150,7 +156,9 @@ class ImageVQVAE(ImageAutoencoder):
     def _slots(self):
         return self.bottleneck.groups.code_shape
 
-    def sample(self, count: int, seed, temperature: float = 1.0):
+    def sample(
+        self, count: int, seed: ArrayLike, temperature: float = 1.0
+    ) -> tf.Tensor:
         """Draws images, uint8 [count, H, W, 3]: codes from the prior, decoded.
 
         Args:
@@ -165,7 +173,7 @@ class ImageVQVAE(ImageAutoencoder):
             )
         return self.decode(self.prior.sample(count, seed, temperature))
 
-    def export(self, filepath):
+    def export(self, filepath: str | os.PathLike) -> None:
         """Writes a SavedModel that TensorFlow Serving loads as it is.
 
         Its signatures, with any number of images:

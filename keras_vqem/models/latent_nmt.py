@@ -1,8 +1,11 @@
 """LatentNMT: the paper's translator, through a few discrete codes."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 from keras_vqem import replicas
 from keras_vqem.ids import EOS_ID, PAD_ID
@@ -84,19 +87,19 @@ class LatentNMT(Translator):
 
     def __init__(
         self,
-        tokenizer,
-        bottleneck,
-        num_compress_steps=3,
-        attend_source=False,
-        hidden_dim=512,
-        num_encoder_layers=6,
-        num_decoder_layers=6,
-        num_predictor_layers=2,
-        num_heads=8,
-        intermediate_dim=2048,
-        dropout=0.1,
-        bypass_steps=1000,
-        predicted_share=0.0,
+        tokenizer: Any,
+        bottleneck: DiscreteBottleneck,
+        num_compress_steps: int = 3,
+        attend_source: bool = False,
+        hidden_dim: int = 512,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        num_predictor_layers: int = 2,
+        num_heads: int = 8,
+        intermediate_dim: int = 2048,
+        dropout: float = 0.1,
+        bypass_steps: int = 1000,
+        predicted_share: float = 0.0,
         **kwargs,
     ):
         super().__init__(
@@ -287,11 +290,11 @@ class LatentNMT(Translator):
         weights = ops.cast((place <= number) & (number > 0), "float32")
         return self.code_nll, {"loss": loss, "metric": loss}, weights
 
-    def task_loss(self, inputs, outputs):
+    def task_loss(self, inputs: dict, outputs: dict | tf.Tensor) -> tf.Tensor:
         self.bottleneck_loss.update_state(sum(self.losses))
         return super().task_loss(inputs, outputs)
 
-    def warm_start(self, teacher):
+    def warm_start(self, teacher: keras.Model) -> None:
         """Takes over what a trained `Transformer` of the same sizes has learned.
 
         Embedding and source encoder are the same in both; the decoder's attention to
@@ -314,7 +317,7 @@ class LatentNMT(Translator):
 
     # Translation.
 
-    def encode_ids(self, source_ids, target_ids):
+    def encode_ids(self, source_ids: ArrayLike, target_ids: ArrayLike) -> tf.Tensor:
         """Codes [B, N] of target sentences; `num_codes` marks what is not there."""
         memory, memory_mask = self.encode_source(source_ids)
         vectors, mask = self._compress(target_ids, memory, memory_mask)
@@ -352,7 +355,7 @@ class LatentNMT(Translator):
         first = first & ops.repeat(there, 2**self.num_compress_steps, axis=1)
         return ops.where(first, ids, PAD_ID), logits
 
-    def max_codes_for(self, source_tokens):
+    def max_codes_for(self, source_tokens: int | tf.Tensor) -> int | tf.Tensor:
         """As many as a translation of twice the length and 10 tokens more needs."""
         return -(-(2 * source_tokens + 10) // 2**self.num_compress_steps) * self._groups
 

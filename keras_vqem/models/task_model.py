@@ -1,6 +1,7 @@
 """TaskModel: base of the models that know what they learn."""
 
 import keras
+from numpy.typing import ArrayLike
 
 from keras_vqem.models.preset import Presets
 
@@ -15,7 +16,9 @@ class TaskModel(Presets, keras.Model):
     def _default_optimizer(self):
         return keras.optimizers.Adam(0.001)
 
-    def compile(self, optimizer="auto", **kwargs):
+    def compile(
+        self, optimizer: keras.optimizers.Optimizer | str = "auto", **kwargs
+    ) -> None:
         """As `keras.Model.compile`, but the loss is the model's own.
 
         Args:
@@ -38,12 +41,20 @@ class TaskModel(Presets, keras.Model):
 
     # Keras drops weights that come without `y` before `compute_loss` could see them.
 
-    def fit(self, *args, sample_weight=None, class_weight=None, **kwargs):
+    def fit(
+        self,
+        *args,
+        sample_weight: ArrayLike | None = None,
+        class_weight: dict | None = None,
+        **kwargs,
+    ) -> keras.callbacks.History:
         """As `keras.Model.fit`, with inputs alone: neither targets nor weights."""
         self._refuse_weights(sample_weight, class_weight)
         return super().fit(*args, **kwargs)
 
-    def evaluate(self, *args, sample_weight=None, **kwargs):
+    def evaluate(
+        self, *args, sample_weight: ArrayLike | None = None, **kwargs
+    ) -> float | list | dict:
         """As `keras.Model.evaluate`, with inputs alone: neither targets nor weights."""
         self._refuse_weights(sample_weight)
         return super().evaluate(*args, **kwargs)

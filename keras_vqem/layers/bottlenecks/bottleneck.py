@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 from keras_vqem import replicas
 from keras_vqem.checks import concrete, whole_number
@@ -173,7 +174,7 @@ class DiscreteBottleneck(Bottleneck):
         self.usage.update_state(counts)
         self.nonfinite.update_state(nonfinite)
 
-    def assignments(self, samples):
+    def assignments(self, samples: ArrayLike) -> tf.Tensor:
         """Dense soft labels: rows over the codebook that sum to one.
 
         For a small codebook. With a large one train the latent predictor on `samples`

@@ -1,7 +1,9 @@
 """What the nearest-neighbour bottlenecks share: quantise, commit, encode, decode."""
 
 import keras
+import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks import groupings, posterior, segments
@@ -118,7 +120,7 @@ class CodebookBottleneck(DiscreteBottleneck):
             ops.mean(ops.square(pieces - others), axis=-1), keep
         )
 
-    def encode(self, inputs):
+    def encode(self, inputs: ArrayLike) -> tf.Tensor:
         """The code of each vector: the nearest entry of the codebook.
 
         Args:
@@ -132,7 +134,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         codes, _ = self._assign(pieces, *self._read_codebook(), None)
         return self._codes_like(codes, inputs)
 
-    def sample(self, inputs, num_samples: int):
+    def sample(self, inputs: ArrayLike, num_samples: int) -> tf.Tensor:
         """Draws codes from the posterior over the codebook, given each vector.
 
         Args:
@@ -148,7 +150,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         _, samples = self._assign(pieces, *self._read_codebook(), num_samples)
         return self._codes_like(samples, inputs, num_samples)
 
-    def decode(self, codes):
+    def decode(self, codes: ArrayLike) -> tf.Tensor:
         """The vectors that codes stand for, in the layer's compute dtype.
 
         Exactly what calling the layer outside training returns as `quantized`, given

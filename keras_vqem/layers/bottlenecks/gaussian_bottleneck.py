@@ -1,7 +1,9 @@
 """GaussianBottleneck: the continuous latent of a VAE."""
 
 import keras
+import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks.bottleneck import Bottleneck, metric_name
@@ -107,13 +109,13 @@ class GaussianBottleneck(Bottleneck):
             "kl": self._like(kl * keep, inputs),
         }
 
-    def encode(self, inputs):
+    def encode(self, inputs: ArrayLike) -> tf.Tensor:
         """The mean of each vector's latent: [..., latent_dim], float32."""
         inputs = self._prepare(inputs)
         mean, _ = self._moments(self._rows(inputs)[0])
         return self._like(mean, inputs, self._size)
 
-    def decode(self, latents):
+    def decode(self, latents: ArrayLike) -> tf.Tensor:
         """Latents in the compute dtype, as the decoder gets them."""
         return ops.cast(latents, self.compute_dtype)
 

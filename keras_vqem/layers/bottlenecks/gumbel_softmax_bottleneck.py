@@ -1,8 +1,10 @@
 """GumbelSoftmaxBottleneck: a relaxed categorical choice of codes."""
 
 import keras
+import tensorflow as tf
 from keras import ops
 from keras.optimizers.schedules import LearningRateSchedule
+from numpy.typing import ArrayLike
 
 from keras_vqem.layers.bottlenecks import groupings, segments
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
@@ -142,13 +144,13 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
         logp = ops.log_softmax(logits)
         return ops.sum(ops.exp(logp) * logp, axis=-1) + ops.log(float(self.num_codes))
 
-    def encode(self, inputs):
+    def encode(self, inputs: ArrayLike) -> tf.Tensor:
         """The likeliest code of each vector: int32 [...], or [..., G] with groups."""
         inputs = self._prepare(inputs)
         logits = self._logits(self.groups.split(self._rows(inputs)[0]))
         return self._codes_like(ops.argmax(logits, axis=-1), inputs)
 
-    def decode(self, codes):
+    def decode(self, codes: ArrayLike) -> tf.Tensor:
         """The [..., D] vectors of codes [...], or [..., G] with groups.
 
         Given the codes of `encode`, exactly what calling the layer outside training

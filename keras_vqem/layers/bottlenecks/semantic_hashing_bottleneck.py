@@ -1,8 +1,10 @@
 """SemanticHashingBottleneck: improved semantic hashing, codes made of bits."""
 
 import keras
+import tensorflow as tf
 from keras import ops
 from keras.optimizers.schedules import LearningRateSchedule
+from numpy.typing import ArrayLike
 
 from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
@@ -127,13 +129,13 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
     def _from_bits(self, bits):
         return ops.matmul(bits, self.output_kernel) + self.output_bias
 
-    def encode(self, inputs):
+    def encode(self, inputs: ArrayLike) -> tf.Tensor:
         """The code of each vector: int32 [...], bit 0 the lowest."""
         inputs = self._prepare(inputs)
         v = ops.matmul(self._rows(inputs)[0], self.kernel) + self.bias
         return self._like(_pack(v > 0), inputs)
 
-    def decode(self, codes):
+    def decode(self, codes: ArrayLike) -> tf.Tensor:
         """The [..., D] vectors of codes [...].
 
         Given the codes of `encode`, exactly what calling the layer outside training

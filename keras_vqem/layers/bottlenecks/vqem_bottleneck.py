@@ -174,12 +174,12 @@ class VQEMBottleneck(CodebookBottleneck):
         self.temperature.build(self)
 
     @property
-    def codebook(self):
+    def codebook(self) -> keras.Variable:
         """The codebooks [C, K, d]; C is 1 unless `groups` has several of them."""
         return self.ema.vectors
 
     @property
-    def counts(self):
+    def counts(self) -> keras.Variable:
         """Moving averages [C, K] of how many vectors of a batch each code gets."""
         return self.ema.counts
 

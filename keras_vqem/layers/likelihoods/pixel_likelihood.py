@@ -32,7 +32,7 @@ class PixelLikelihood:
 
     channels = 3
 
-    def __init__(self, levels=256, spread=None):
+    def __init__(self, levels: int = 256, spread: float | None = None):
         self.levels = whole_number("levels", levels, 2, "8-bit images have 256.")
         self.spread = self.levels / 8 if spread is None else float(spread)
         if not self.spread > 0:
