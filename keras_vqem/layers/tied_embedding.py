@@ -46,6 +46,8 @@ class TiedEmbedding(keras.layers.ReversibleEmbedding):
             **kwargs,
         )
         self.supports_masking = True
+        # Keras keeps the matrix in float32 inside a model of half precision.
+        self.reverse_dtype = self.reverse_dtype or self.compute_dtype
 
     def call(self, inputs, reverse: bool = False):
         outputs = super().call(inputs, reverse=reverse)
