@@ -84,11 +84,11 @@ def main(arguments=None):
     from keras_vqem.evaluation import latency
     from keras_vqem.evaluation.environment import environment
     from keras_vqem.files import write_json
-    from keras_vqem.models import ImageVQVAE
+    from keras_vqem.models import ImageVAE, ImageVQVAE
     from keras_vqem.models.loading import load_model
 
     try:
-        model = load_model(options.model, ImageVQVAE)
+        model = load_model(options.model, ImageVQVAE, ImageVAE)
         images = image_data(options).images("val")[: options.batch_size]
     except (OSError, ValueError) as error:
         parser.error(str(error))

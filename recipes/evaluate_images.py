@@ -20,6 +20,7 @@ from arguments import add_image_data_arguments, image_data
 def evaluate_codes(options, model, train, images):
     """Rows of the table, one `ImageBits` per prior, and notes below it."""
     from keras_vqem.evaluation import image_bits
+    from keras_vqem.layers import VQEMBottleneck
 
     num_codes = model.bottleneck.num_codes
     priors = {"uniform prior": image_bits.UniformPrior(num_codes)}
@@ -27,7 +28,8 @@ def evaluate_codes(options, model, train, images):
         codes = image_bits.encode(model, train)
         priors["unigram prior"] = image_bits.UnigramPrior(codes, num_codes)
     rows, notes = {}, []
-    samples = getattr(model.bottleneck, "num_samples", None)
+    em = isinstance(model.bottleneck, VQEMBottleneck)
+    samples = model.bottleneck.num_samples if em else None
     if model.prior is not None:
         priors["predictor"] = image_bits.PredictorPrior(model.prior)
     if model.prior is not None and samples:
@@ -45,18 +47,18 @@ def evaluate_codes(options, model, train, images):
 
 def evaluate(options, model, train, images):
     from keras_vqem.evaluation import image_bits
-    from keras_vqem.models import ImageTransformer
+    from keras_vqem.models import ImageTransformer, ImageVQVAE
 
     if isinstance(model, ImageTransformer):
         dataset = {"images": images}
         model.compile()
         size = min(options.batch_size, 8)  # 256 logits for each of 3,072 numbers
         bits = model.evaluate(dataset, batch_size=size, verbose=0, return_dict=True)
-        bits = bits["bits_per_symbol"]
+        bits = bits["bits_per_dim"]
         nan = float("nan")
         found = image_bits.ImageBits(bits, bits, 0.0, nan, nan, nan, len(images))
         return {"exact": found}, []
-    if hasattr(model.bottleneck, "num_codes"):
+    if isinstance(model, ImageVQVAE):
         return evaluate_codes(options, model, train, images)
     number, size = options.importance_samples, {"batch_size": options.batch_size}
     return {
@@ -111,16 +113,16 @@ def main(arguments=None):
 
     from keras_vqem.evaluation.environment import environment
     from keras_vqem.files import write_json
-    from keras_vqem.models import ImageTransformer, ImageVQVAE
+    from keras_vqem.models import ImageTransformer, ImageVAE, ImageVQVAE
     from keras_vqem.models.loading import load_with_prior
 
     try:
         model = load_with_prior(
-            options.model, options.prior, ImageVQVAE, ImageTransformer
+            options.model, options.prior, ImageVQVAE, ImageTransformer, ImageVAE
         )
         data = image_data(options)
         images = data.images(options.split)[: options.images]
-        has_codes = hasattr(getattr(model, "bottleneck", None), "num_codes")
+        has_codes = isinstance(model, ImageVQVAE)
         counted = options.unigram_images if has_codes else 0
         train = data.images("train")[:counted] if counted else None
     except (OSError, ValueError) as error:

@@ -20,6 +20,7 @@ LABELS = {
     "val_random_codes_bleu": "BLEU from random codes, validation",
     "val_reconstruction_bits_per_dim": "bits per dimension given codes, validation",
     "val_bits_per_symbol": "bits per symbol, validation",
+    "val_bits_per_dim": "bits per dimension, validation",
     "perplexity": "perplexity of the codebook",
     "val_perplexity": "perplexity of the codebook, validation",
     "code_nll": "predictor, nats per code",
@@ -30,6 +31,7 @@ DEFAULT = [
     "val_teacher_forced_bleu",
     "val_reconstruction_bits_per_dim",
     "val_bits_per_symbol",
+    "val_bits_per_dim",
     "perplexity",
 ]
 AXES = {

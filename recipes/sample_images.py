@@ -86,16 +86,17 @@ def main(arguments=None):
     import numpy as np
 
     from keras_vqem.evaluation.image_grids import save_grid
-    from keras_vqem.models import ImageVQVAE
+    from keras_vqem.models import ImageVAE, ImageVQVAE
     from keras_vqem.models.loading import load_with_prior
 
     rows, columns = options.rows, options.columns
     try:
-        model = load_with_prior(options.model, options.prior, ImageVQVAE)
+        model = load_with_prior(options.model, options.prior, ImageVQVAE, ImageVAE)
         images = image_data(options).images("test")
     except (OSError, ValueError) as error:
         parser.error(str(error))
-    prior, needed = model.prior, max(rows * columns, 2 * rows)
+    prior = model.prior if isinstance(model, ImageVQVAE) else None
+    needed = max(rows * columns, 2 * rows)
     if len(images) < needed:
         parser.error(
             f"there are {len(images)} test images, and {rows} rows of {columns} take "

@@ -157,7 +157,7 @@ def main(arguments=None):
     arguments = parse(arguments)
 
     from keras_vqem.images import ImageBatches
-    from keras_vqem.models import ImageVQVAE
+    from keras_vqem.models import ImageVAE, ImageVQVAE
     from keras_vqem.training import LossInBits, Run, loss_in_bits, validation_set
 
     with Run(arguments.run, **run_options(arguments)) as run:
@@ -170,12 +170,13 @@ def main(arguments=None):
             arguments.batch_size,
             arguments.seed,
             flip=True,
-            steps=arguments.steps_per_epoch,
+            steps_per_epoch=arguments.steps_per_epoch,
         )
         steps = arguments.epochs * batches.steps_per_epoch
 
         compressor, decompressor = make_network(arguments)
-        model = ImageVQVAE(
+        model_class = ImageVAE if arguments.bottleneck == "gaussian" else ImageVQVAE
+        model = model_class(
             compressor,
             make_bottleneck(arguments, height * width, steps),
             decompressor,

@@ -32,7 +32,7 @@ def rows_seen(examples, batch_size, seed, steps_per_epoch, epochs):
     """Which of the examples a run needs: those in its batches, and the first ones."""
     import numpy as np
 
-    from keras_vqem.images import ArrayBatches
+    from keras_vqem.array_batches import ArrayBatches
 
     rows = {"rows": np.arange(examples)}
     batches = ArrayBatches(rows, batch_size, seed, steps_per_epoch)
@@ -98,7 +98,7 @@ def make_model(arguments, bottleneck, codes, start):
     from keras_vqem.models import GridTransformer
 
     grid = codes.shape[1:]
-    if not hasattr(bottleneck, "codebook"):
+    if bottleneck.codebook is None:
         return GridTransformer(grid, bottleneck.num_codes, **sizes(arguments))
     codebook = np.asarray(bottleneck.codebook)
     number, size = codebook.shape[-2:]
@@ -130,18 +130,13 @@ def main(arguments=None):
 
     import numpy as np
 
-    from keras_vqem.images import ArrayBatches
+    from keras_vqem.array_batches import ArrayBatches
     from keras_vqem.models import ImageVQVAE
     from keras_vqem.models.loading import load_model, model_file
     from keras_vqem.training import LossInBits, Run, loss_in_bits, validation_set
 
     with Run(arguments.run, **run_options(arguments)) as run:
         autoencoder = load_model(arguments.autoencoder, ImageVQVAE)
-        if not hasattr(autoencoder.bottleneck, "num_codes"):
-            raise ValueError(
-                f"{arguments.autoencoder} is a VAE: it has no codes to predict, and "
-                f"its bits need no other prior."
-            )
         data = image_data(arguments)
         images = [data.images(split) for split in ("train", "val")]
         height, width = autoencoder.image_size

@@ -49,7 +49,7 @@ def main(arguments=None):
             arguments.batch_size,
             arguments.seed,
             flip=True,
-            steps=arguments.steps_per_epoch,
+            steps_per_epoch=arguments.steps_per_epoch,
         )
         steps = arguments.epochs * batches.steps_per_epoch
 

@@ -206,8 +206,7 @@ class Sentences:
         self.teacher, self.latent = teacher, latent
         self.num_codes = latent.bottleneck.num_codes
         # As many as the latent model itself writes for the longest text.
-        blocks = -(-(2 * MAX_TOKENS + 10) // 2**latent.num_compress_steps)
-        self.max_codes = blocks * latent.bottleneck.groups.num_groups
+        self.max_codes = latent.max_codes_for(MAX_TOKENS)
 
         def generate(source_ids):
             found = latent.generate(source_ids)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_vqem.checks import whole_number
 from keras_vqem.decoding.loop import allowed, checked, growing, row_limits
-from keras_vqem.layers.checks import whole_number
 
 _NEVER = -float("inf")
 

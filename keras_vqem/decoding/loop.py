@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_vqem.layers.checks import whole_number
+from keras_vqem.checks import whole_number
 
 
 def emit(

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_vqem.checks import whole_number
 from keras_vqem.decoding.loop import emit
-from keras_vqem.layers.checks import whole_number
 
 
 def sample_search(

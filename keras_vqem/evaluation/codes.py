@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
+from keras_vqem.ids import PAD_ID
 from keras_vqem.layers.bottlenecks.code_metrics import perplexity
 from keras_vqem.models import LatentNMT
 
@@ -205,6 +206,6 @@ def _batches(model, sources, targets, batch_size) -> Iterator[tuple]:
         places = order[start : start + batch_size]
         yield (
             places,
-            tf.gather(source_rows, places).to_tensor(0),
-            tf.gather(target_rows, places).to_tensor(0),
+            tf.gather(source_rows, places).to_tensor(PAD_ID),
+            tf.gather(target_rows, places).to_tensor(PAD_ID),
         )

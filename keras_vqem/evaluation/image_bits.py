@@ -22,7 +22,7 @@ from keras import ops
 
 from keras_vqem.evaluation import codes as code_counts
 from keras_vqem.layers.bottlenecks.code_metrics import perplexity
-from keras_vqem.models import GridTransformer, ImageVQVAE
+from keras_vqem.models import GridTransformer, ImageVAE, ImageVQVAE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,16 +241,16 @@ def paper_accounting(
 
 
 def gaussian_bound(
-    model: ImageVQVAE,
+    model: ImageVAE,
     images: np.ndarray,
     num_samples: int = 1,
     seed: int = 0,
     batch_size: int = 100,
 ) -> ImageBits:
-    """Measures a VAE: an autoencoder with a `GaussianBottleneck`.
+    """Measures a `keras_vqem.models.ImageVAE`.
 
     Args:
-        model: The autoencoder.
+        model: The model.
         images: uint8 array `[N, H, W, 3]`.
         num_samples: 1 for the ELBO with the exact KL divergence; more for the
             importance-weighted bound of Burda et al. (2015), which is tighter.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_vqem.layers.checks import whole_number
+from keras_vqem.checks import whole_number
 
 
 class Latency(NamedTuple):

@@ -14,6 +14,7 @@ from keras_vqem.models import preset
 TRAINERS = {
     "Transformer": "train_transformer.py",
     "LatentNMT": "train_latent_nmt.py",
+    "ImageVAE": "train_image_autoencoder.py",
     "ImageVQVAE": "train_image_autoencoder.py",
     "ImageTransformer": "train_image_transformer.py",
     "GridTransformer": "train_image_prior.py",

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from keras_vqem.evaluation import codes, latency, translation_scores
+from keras_vqem.ids import PAD_ID
 from keras_vqem.models import LatentNMT, Transformer
 from keras_vqem.text import ParallelCorpus
 
@@ -170,7 +171,7 @@ def latencies(
     ]
     functions = {}
     for name, (model, options) in entries.items():
-        ids = [model.tokenizer.encode(batch).to_tensor(0) for batch in batches]
+        ids = [model.tokenizer.encode(batch).to_tensor(PAD_ID) for batch in batches]
         graph = model.translation_graph(**options)
         functions[name] = _caller(graph, itertools.cycle(ids))
     return latency.measure(functions, rounds=rounds)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_vqem.images.array_batches import ArrayBatches
+from keras_vqem.array_batches import ArrayBatches
 
 
 class ImageBatches(ArrayBatches):

@@ -1,5 +1,6 @@
 """Keras layers: one public class a file, the file named after it."""
 
+from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
 from keras_vqem.layers.bottlenecks.gaussian_bottleneck import GaussianBottleneck
 from keras_vqem.layers.bottlenecks.groupings import Projections, SharedSlices, Slices
 from keras_vqem.layers.bottlenecks.gumbel_softmax_bottleneck import (
@@ -30,6 +31,7 @@ from keras_vqem.layers.transformer_encoder import TransformerEncoder
 __all__ = [
     "CachedAttention",
     "CategoricalPixels",
+    "DiscreteBottleneck",
     "FeedForward",
     "GaussianBottleneck",
     "GumbelSoftmaxBottleneck",

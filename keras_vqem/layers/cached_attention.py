@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 # Of a score: far below all others, and finite in float16 too, to which Keras casts what
 # layers are called with. A row that is all padding then attends evenly, without NaN.
@@ -30,10 +31,10 @@ def causal_bias(length):
 class CachedAttention(keras.layers.Layer):
     """Scaled dot-product attention with several heads, in steps that can be cached.
 
-    `layer(query, memory)` is ordinary attention. A decoder that runs token by token
-    calls its parts: `keys_values(memory)` once for what does not change, or once for
-    every new token with the results concatenated; `split` brings them to the layout
-    that `attend` uses.
+    `layer(query, memory)` is ordinary attention, `layer(query)` self-attention. A
+    decoder that runs token by token calls its parts: `keys_values(memory)` once for
+    what does not change, or once for every new token with the results concatenated;
+    `split` brings them to the layout that `attend` uses.
 
     Args:
         num_heads: How many; they share the width between them.
@@ -41,7 +42,7 @@ class CachedAttention(keras.layers.Layer):
 
     Call arguments:
         query: [B, T, D].
-        memory: [B, S, D], what is attended to; `query` itself for self-attention.
+        memory: [B, S, D], what is attended to; None for self-attention.
         bias: Added to the scores, of a shape that broadcasts to [B, heads, T, S].
 
     Example:
@@ -55,7 +56,7 @@ class CachedAttention(keras.layers.Layer):
     True
     """
 
-    def __init__(self, num_heads, **kwargs):
+    def __init__(self, num_heads: int, **kwargs):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.supports_masking = True
@@ -85,20 +86,26 @@ class CachedAttention(keras.layers.Layer):
         x = ops.reshape(x, (batch, length, self.num_heads, width // self.num_heads))
         return ops.transpose(x, (0, 2, 1, 3))
 
-    def keys_values(self, memory):
+    def keys_values(self, memory: ArrayLike) -> tf.Tensor:
         """[B, S, 2 D]: what there is to keep of `memory` [B, S, D]."""
         return self.to_keys_values(memory)
 
-    def split(self, keys_values):
+    def split(self, keys_values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Keys and values, each [B, heads, S, D / heads]."""
         keys, values = ops.split(keys_values, 2, axis=-1)
         return self._by_head(keys), self._by_head(values)
 
-    def extend(self, cache, keys_values):
+    def extend(self, cache: tf.Tensor, keys_values: tf.Tensor) -> tf.Tensor:
         """What is kept of the positions so far [B, t, 2 D], and of those to come."""
         return ops.concatenate([cache, keys_values], axis=1)
 
-    def attend(self, query, keys, values, bias=None):
+    def attend(
+        self,
+        query: tf.Tensor,
+        keys: tf.Tensor,
+        values: tf.Tensor,
+        bias: tf.Tensor | None = None,
+    ) -> tf.Tensor:
         """[B, T, D]: for each of `query` [B, T, D] the mean of what it attends to."""
         batch, length, width = ops.shape(query)
         scale = (width // self.num_heads) ** -0.5
@@ -113,7 +120,8 @@ class CachedAttention(keras.layers.Layer):
         found = ops.transpose(found, (0, 2, 1, 3))
         return self.to_output(ops.reshape(found, (batch, length, width)))
 
-    def call(self, query, memory, bias=None):
+    def call(self, query, memory=None, bias=None):
+        memory = query if memory is None else memory
         keys, values = self.split(self.keys_values(memory))
         return self.attend(query, keys, values, bias)
 

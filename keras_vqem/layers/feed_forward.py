@@ -17,7 +17,7 @@ class FeedForward(keras.layers.Layer):
     TensorShape([2, 3, 8])
     """
 
-    def __init__(self, intermediate_dim, **kwargs):
+    def __init__(self, intermediate_dim: int, **kwargs):
         super().__init__(**kwargs)
         self.intermediate_dim = intermediate_dim
         self.supports_masking = True

@@ -33,11 +33,11 @@ class ImageCompressor(keras.layers.Layer):
 
     def __init__(
         self,
-        code_dim,
-        channels=512,
-        num_compress_steps=2,
-        num_blocks=2,
-        kernel_size=5,
+        code_dim: int,
+        channels: int = 512,
+        num_compress_steps: int = 2,
+        num_blocks: int = 2,
+        kernel_size: int = 5,
         **kwargs,
     ):
         super().__init__(**kwargs)

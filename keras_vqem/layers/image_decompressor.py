@@ -34,10 +34,10 @@ class ImageDecompressor(keras.layers.Layer):
 
     def __init__(
         self,
-        channels=512,
-        num_decompress_steps=2,
-        num_blocks=2,
-        kernel_size=5,
+        channels: int = 512,
+        num_decompress_steps: int = 2,
+        num_blocks: int = 2,
+        kernel_size: int = 5,
         **kwargs,
     ):
         super().__init__(**kwargs)

@@ -23,6 +23,8 @@ class LocalAttention(CachedAttention):
 
     Call arguments:
         query: [B, T, D].
+        memory, bias: Those of `CachedAttention`, which must be None here: a position
+            sees nothing but its own sequence, and padding comes last.
 
     Example:
 
@@ -34,7 +36,7 @@ class LocalAttention(CachedAttention):
         - Parmar et al., 2018. Image Transformer. arXiv:1802.05751.
     """
 
-    def __init__(self, num_heads, block_length, **kwargs):
+    def __init__(self, num_heads: int, block_length: int, **kwargs):
         super().__init__(num_heads, **kwargs)
         if block_length < 1:
             raise ValueError(
@@ -42,7 +44,12 @@ class LocalAttention(CachedAttention):
             )
         self.block_length = block_length
 
-    def call(self, query):
+    def call(self, query, memory=None, bias=None):
+        if memory is not None or bias is not None:
+            raise ValueError(
+                "LocalAttention sees nothing but the positions before in `query`, and "
+                "received `memory` or `bias`. Leave them out, or use CachedAttention."
+            )
         batch, length, width = ops.shape(query)
         scale = (width // self.num_heads) ** -0.5
         block_length = self.block_length
@@ -78,7 +85,7 @@ class LocalAttention(CachedAttention):
         before = ops.pad(x[:, :-1], [[0, 0], [1, 0], [0, 0], [0, 0], [0, 0]])
         return ops.concatenate([before, x], axis=3)
 
-    def extend(self, cache, keys_values):
+    def extend(self, cache: tf.Tensor, keys_values: tf.Tensor) -> tf.Tensor:
         # When two blocks are full the next position begins a third.
         full = ops.shape(cache)[1] >= 2 * self.block_length
         cache = cache[:, ops.where(full, self.block_length, 0) :]

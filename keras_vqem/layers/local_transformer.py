@@ -1,13 +1,13 @@
 """LocalTransformer: a causal stack for long sequences, whole or step by step."""
 
 import keras
-from keras import ops
+import tensorflow as tf
 
-from keras_vqem.layers.transformer_encoder import TransformerEncoder
+from keras_vqem.layers.transformer_stack import TransformerStack
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
-class LocalTransformer(TransformerEncoder):
+class LocalTransformer(TransformerStack):
     """Blocks of masked local self-attention and a feed-forward layer.
 
     Called on whole sequences it trains; `step` goes on position by position, with the
@@ -41,18 +41,22 @@ class LocalTransformer(TransformerEncoder):
 
     def __init__(
         self,
-        num_layers,
-        num_heads,
-        intermediate_dim,
-        block_length,
-        dropout=0.0,
+        num_layers: int,
+        num_heads: int,
+        intermediate_dim: int,
+        block_length: int,
+        dropout: float = 0.0,
         **kwargs,
     ):
+        super().__init__(
+            num_layers,
+            num_heads,
+            intermediate_dim,
+            dropout,
+            block={"block_length": block_length},
+            **kwargs,
+        )
         self.block_length = block_length
-        super().__init__(num_layers, num_heads, intermediate_dim, dropout, **kwargs)
-
-    def _block_options(self):
-        return {"block_length": self.block_length}
 
     def call(self, inputs, training=None):
         x = inputs
@@ -60,15 +64,9 @@ class LocalTransformer(TransformerEncoder):
             x = block(x, training=training)
         return self.norm(x)
 
-    def empty_caches(self, rows):
-        """A cache [rows, 0, 2 D] for each block."""
-        width = self.norm.gamma.shape[0]
-        return [
-            ops.zeros((rows, 0, 2 * width), dtype=self.compute_dtype)
-            for _ in self.blocks
-        ]
-
-    def step(self, x, caches):
+    def step(
+        self, x: tf.Tensor, caches: list[tf.Tensor]
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """One position: `x` [N, 1, D] after those in `caches`.
 
         Returns:

@@ -35,7 +35,14 @@ class PatchCompressor(keras.layers.Layer):
     TensorShape([1, 8, 8, 40])
     """
 
-    def __init__(self, code_dim, patch_size=4, channels=128, num_blocks=2, **kwargs):
+    def __init__(
+        self,
+        code_dim: int,
+        patch_size: int = 4,
+        channels: int = 128,
+        num_blocks: int = 2,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.code_dim = code_dim
         self.patch_size = patch_size

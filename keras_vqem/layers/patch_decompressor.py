@@ -43,12 +43,12 @@ class PatchDecompressor(keras.layers.Layer):
 
     def __init__(
         self,
-        patch_size=4,
-        channels=128,
-        num_blocks=2,
-        pixel_channels=32,
-        num_pixel_blocks=2,
-        unit=1.0,
+        patch_size: int = 4,
+        channels: int = 128,
+        num_blocks: int = 2,
+        pixel_channels: int = 32,
+        num_pixel_blocks: int = 2,
+        unit: float = 1.0,
         **kwargs,
     ):
         super().__init__(**kwargs)

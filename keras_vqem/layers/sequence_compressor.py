@@ -37,7 +37,13 @@ class SequenceCompressor(keras.layers.Layer):
     TensorShape([2, 2, 8])
     """
 
-    def __init__(self, num_compress_steps, dropout=0.0, num_heads=None, **kwargs):
+    def __init__(
+        self,
+        num_compress_steps: int,
+        dropout: float = 0.0,
+        num_heads: int | None = None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.num_compress_steps = num_compress_steps
         self.dropout = dropout

@@ -32,7 +32,7 @@ class SequenceDecompressor(keras.layers.Layer):
     TensorShape([2, 16, 8])
     """
 
-    def __init__(self, num_decompress_steps, dropout=0.0, **kwargs):
+    def __init__(self, num_decompress_steps: int, dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
         self.num_decompress_steps = num_decompress_steps
         self.dropout = dropout

@@ -1,52 +1,54 @@
 """TiedEmbedding: one matrix for the tokens that come in and the logits that go out."""
 
 import keras
-from keras import ops
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
-class TiedEmbedding(keras.layers.Layer):
+class TiedEmbedding(keras.layers.ReversibleEmbedding):
     """Embeds ids, times the root of the width; its transpose gives logits.
 
+    `keras.layers.ReversibleEmbedding` with the scale of the Transformer paper, which
+    that layer leaves to each of its callers.
+
     Args:
-        vocabulary_size: Number of ids.
-        hidden_dim: Size of the vectors.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        input_dim: Number of ids.
+        output_dim: Size of the vectors.
+        embeddings_initializer: A Keras initializer. By default normal, with a standard
+            deviation of `output_dim ** -0.5`.
+        **kwargs: Arguments of `keras.layers.ReversibleEmbedding`.
 
     Call arguments:
-        inputs: Ids [B, T]; or with `reverse=True` vectors [..., width].
+        inputs: Ids [B, T]; or with `reverse=True` vectors [..., output_dim].
 
     Example:
 
-    >>> layer = keras_vqem.layers.TiedEmbedding(vocabulary_size=10, hidden_dim=4)
+    >>> layer = keras_vqem.layers.TiedEmbedding(input_dim=10, output_dim=4)
     >>> vectors = layer(np.array([[1, 2, 3]]))
     >>> layer(vectors, reverse=True).shape
     TensorShape([1, 3, 10])
     """
 
-    def __init__(self, vocabulary_size, hidden_dim, **kwargs):
-        super().__init__(**kwargs)
-        self.vocabulary_size = vocabulary_size
-        self.hidden_dim = hidden_dim
-        self.supports_masking = True
-
-    def build(self, input_shape=None):
-        self.embeddings = self.add_weight(
-            name="embeddings",
-            shape=(self.vocabulary_size, self.hidden_dim),
-            initializer=keras.initializers.RandomNormal(stddev=self.hidden_dim**-0.5),
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        embeddings_initializer: keras.initializers.Initializer | str | None = None,
+        **kwargs,
+    ):
+        if embeddings_initializer is None:
+            embeddings_initializer = keras.initializers.RandomNormal(
+                stddev=output_dim**-0.5
+            )
+        super().__init__(
+            input_dim,
+            output_dim,
+            embeddings_initializer=embeddings_initializer,
+            **kwargs,
         )
-        self.built = True
+        self.supports_masking = True
+        # Keras keeps the matrix in float32 inside a model of half precision.
+        self.reverse_dtype = self.reverse_dtype or self.compute_dtype
 
-    def call(self, inputs, reverse=False):
-        embeddings = ops.convert_to_tensor(self.embeddings, dtype=self.compute_dtype)
-        if reverse:
-            return ops.matmul(inputs, ops.transpose(embeddings))
-        return ops.take(embeddings, inputs, axis=0) * self.hidden_dim**0.5
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "hidden_dim": self.hidden_dim,
-        }
+    def call(self, inputs, reverse: bool = False):
+        outputs = super().call(inputs, reverse=reverse)
+        return outputs if reverse else outputs * self.output_dim**0.5

@@ -33,12 +33,11 @@ class TransformerBlock(keras.layers.Layer):
             )
 
         self.norm = norm("norm")
-        self.local = block_length is not None
         settings = {"name": "attention", "dtype": policy}
         self.attention = (
-            LocalAttention(num_heads, block_length, **settings)
-            if self.local
-            else CachedAttention(num_heads, **settings)
+            CachedAttention(num_heads, **settings)
+            if block_length is None
+            else LocalAttention(num_heads, block_length, **settings)
         )
         self.cross_norm = norm("cross_norm") if cross else None
         self.cross = (
@@ -64,12 +63,7 @@ class TransformerBlock(keras.layers.Layer):
         self.built = True
 
     def call(self, x, bias=None, memory=None, memory_bias=None, training=None):
-        normed = self.norm(x)
-        found = (
-            self.attention(normed)
-            if self.local
-            else self.attention(normed, normed, bias)
-        )
+        found = self.attention(self.norm(x), bias=bias)
         x = x + self.dropout(found, training=training)
         if self.cross is not None:
             found = self.cross(self.cross_norm(x), memory, memory_bias)

@@ -1,14 +1,16 @@
 """TransformerDecoder: blocks that also attend to a memory, whole or step by step."""
 
 import keras
+import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 from keras_vqem.layers.cached_attention import causal_bias, padding_bias
-from keras_vqem.layers.transformer_encoder import TransformerEncoder
+from keras_vqem.layers.transformer_stack import TransformerStack
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
-class TransformerDecoder(TransformerEncoder):
+class TransformerDecoder(TransformerStack):
     """A stack of blocks with attention to themselves and to a memory.
 
     Called on whole sequences it trains, or decodes all positions at once. To decode
@@ -49,22 +51,22 @@ class TransformerDecoder(TransformerEncoder):
 
     def __init__(
         self,
-        num_layers,
-        num_heads,
-        intermediate_dim,
-        dropout=0.0,
-        causal=True,
+        num_layers: int,
+        num_heads: int,
+        intermediate_dim: int,
+        dropout: float = 0.0,
+        causal: bool = True,
         **kwargs,
     ):
-        super().__init__(num_layers, num_heads, intermediate_dim, dropout, **kwargs)
+        super().__init__(
+            num_layers,
+            num_heads,
+            intermediate_dim,
+            dropout,
+            block={"cross": True},
+            **kwargs,
+        )
         self.causal = causal
-
-    def _block_options(self):
-        return {"cross": True}
-
-    def build(self, input_shape):
-        super().build(input_shape)
-        self._width = input_shape[-1]
 
     def call(self, inputs, memory, mask=None, memory_mask=None, training=None):
         x = inputs
@@ -74,20 +76,19 @@ class TransformerDecoder(TransformerEncoder):
             x = block(x, bias, memory, memory_bias, training=training)
         return self.norm(x)
 
-    def memories(self, memory):
+    def memories(self, memory: ArrayLike) -> list:
         """The keys and values of the memory, for each block."""
         return [
             block.cross.split(block.cross.keys_values(memory)) for block in self.blocks
         ]
 
-    def empty_caches(self, rows):
-        """A cache [rows, 0, 2 D] for each block."""
-        return [
-            ops.zeros((rows, 0, 2 * self._width), dtype=self.compute_dtype)
-            for _ in self.blocks
-        ]
-
-    def step(self, x, caches, memories, memory_mask=None):
+    def step(
+        self,
+        x: tf.Tensor,
+        caches: list[tf.Tensor],
+        memories: list,
+        memory_mask: ArrayLike | None = None,
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """One position: `x` [N, 1, D] after those in `caches`.
 
         Args:

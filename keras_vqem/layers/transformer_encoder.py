@@ -3,11 +3,11 @@
 import keras
 
 from keras_vqem.layers.cached_attention import padding_bias
-from keras_vqem.layers.transformer_block import TransformerBlock
+from keras_vqem.layers.transformer_stack import TransformerStack
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
-class TransformerEncoder(keras.layers.Layer):
+class TransformerEncoder(TransformerStack):
     """Blocks of self-attention and a feed-forward layer, each behind a normalisation.
 
     Args:
@@ -32,48 +32,18 @@ class TransformerEncoder(keras.layers.Layer):
     TensorShape([2, 5, 8])
     """
 
-    def __init__(self, num_layers, num_heads, intermediate_dim, dropout=0.0, **kwargs):
-        super().__init__(**kwargs)
-        self.num_layers = num_layers
-        self.num_heads = num_heads
-        self.intermediate_dim = intermediate_dim
-        self.dropout = dropout
-        self.supports_masking = True
-        self.blocks = [
-            TransformerBlock(
-                num_heads,
-                intermediate_dim,
-                dropout,
-                **self._block_options(),
-                name=f"block_{i}",
-                dtype=self.dtype_policy,
-            )
-            for i in range(num_layers)
-        ]
-        self.norm = keras.layers.LayerNormalization(
-            epsilon=1e-6, name="norm", dtype=self.dtype_policy
-        )
-
-    def _block_options(self):
-        """Of `TransformerBlock`, in which subclasses differ."""
-        return {}
-
-    def build(self, input_shape):
-        for layer in [*self.blocks, self.norm]:
-            layer.build(input_shape)
-        self.built = True
+    def __init__(
+        self,
+        num_layers: int,
+        num_heads: int,
+        intermediate_dim: int,
+        dropout: float = 0.0,
+        **kwargs,
+    ):
+        super().__init__(num_layers, num_heads, intermediate_dim, dropout, **kwargs)
 
     def call(self, inputs, mask=None, training=None):
         x, bias = inputs, padding_bias(mask)
         for block in self.blocks:
             x = block(x, bias, training=training)
         return self.norm(x)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_layers": self.num_layers,
-            "num_heads": self.num_heads,
-            "intermediate_dim": self.intermediate_dim,
-            "dropout": self.dropout,
-        }

@@ -2,6 +2,7 @@
 
 from keras_vqem.models.grid_transformer import GridTransformer
 from keras_vqem.models.image_transformer import ImageTransformer
+from keras_vqem.models.image_vae import ImageVAE
 from keras_vqem.models.image_vqvae import ImageVQVAE
 from keras_vqem.models.latent_nmt import LatentNMT
 from keras_vqem.models.latent_predictor import LatentPredictor
@@ -10,6 +11,7 @@ from keras_vqem.models.transformer import Transformer
 __all__ = [
     "GridTransformer",
     "ImageTransformer",
+    "ImageVAE",
     "ImageVQVAE",
     "LatentNMT",
     "LatentPredictor",

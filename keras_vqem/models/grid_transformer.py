@@ -1,18 +1,12 @@
 """GridTransformer: an autoregressive model of symbols on a grid, such as codes."""
 
 import keras
-import numpy as np
-import tensorflow as tf
-from keras import ops
 
-from keras_vqem import decoding
-from keras_vqem.layers import LocalTransformer, ReplicaDropout, replicas
-from keras_vqem.layers.checks import integers
-from keras_vqem.models.task_model import TaskModel
+from keras_vqem.models.grid_model import GridModel
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
-class GridTransformer(TaskModel):
+class GridTransformer(GridModel):
     """Predicts a grid of symbols one by one: the prior over an image's codes.
 
     A grid has `rows` x `columns` cells with `slots` symbols each, read row by row,
@@ -42,6 +36,8 @@ class GridTransformer(TaskModel):
     Returns:
         Logits [B, rows, columns, slots, num_symbols].
 
+    Metrics: `bits_per_symbol`, the cross entropy.
+
     Example:
 
     >>> model = keras_vqem.models.GridTransformer(
@@ -57,323 +53,38 @@ class GridTransformer(TaskModel):
         - Parmar et al., 2018. Image Transformer. arXiv:1802.05751.
     """
 
+    input_name = "symbols"
+    metric_name = "bits_per_symbol"
+
     def __init__(
         self,
-        grid,
-        num_symbols,
-        hidden_dim=128,
-        num_layers=6,
-        num_heads=4,
-        intermediate_dim=512,
-        block_length=160,
-        dropout=0.0,
-        vector_dim=16,
+        grid: tuple[int, int, int],
+        num_symbols: int,
+        hidden_dim: int = 128,
+        num_layers: int = 6,
+        num_heads: int = 4,
+        intermediate_dim: int = 512,
+        block_length: int = 160,
+        dropout: float = 0.0,
+        vector_dim: int = 16,
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        self.grid = tuple(grid)
-        if len(self.grid) != 3 or min(self.grid) < 1:
-            raise ValueError(
-                f"`grid` must be three numbers, (rows, columns, slots), received "
-                f"{grid!r}."
-            )
-        self.num_symbols = num_symbols
-        self.hidden_dim = hidden_dim
-        self.num_layers = num_layers
-        self.num_heads = num_heads
-        self.intermediate_dim = intermediate_dim
-        self.block_length = block_length
-        self.dropout = dropout
-        self.vector_dim = vector_dim
-        rows, columns, slots = self.grid
-        self.length = rows * columns * slots
-        # How many cells back the left one is, and those in the row above: its right,
-        # middle and left one. At the grid's sides they are others, as good as none; in
-        # narrow grids some coincide, or with the cell itself.
-        self.cells_back = sorted({1, columns - 1, columns, columns + 1} - {0})
-        policy = self.dtype_policy
-        self.embedding_dropout = ReplicaDropout(dropout, dtype=policy)
-        self.transformer = LocalTransformer(
+        super().__init__(
+            grid,
+            num_symbols,
+            hidden_dim,
             num_layers,
             num_heads,
             intermediate_dim,
             block_length,
             dropout,
-            name="transformer",
-            dtype=policy,
+            vector_dim,
+            **kwargs,
         )
-        self.bits_per_symbol = keras.metrics.Mean(name="bits_per_symbol")
-
-    def build(self, input_shape=None):
-        rows, columns, slots = self.grid
-        cell = slots * self.vector_dim
-
-        def add(name, *shape, size=0.02):
-            # One for each weight: an initializer draws the same numbers again.
-            initializer = keras.initializers.RandomNormal(stddev=size)
-            return self.add_weight(name=name, shape=shape, initializer=initializer)
-
-        self.vectors = add(
-            "vectors", slots, self.num_symbols, self.vector_dim, size=1.0
-        )
-        # From each slot's vector to all slots of the cell; only later ones use it.
-        self.own = add("own", cell, slots, self.hidden_dim, size=cell**-0.5)
-        number = len(self.cells_back)
-        self.neighbours = add(
-            "neighbours", number * cell, self.hidden_dim, size=(number * cell) ** -0.5
-        )
-        self.row_signal = add("rows", rows, 1, 1, self.hidden_dim)
-        self.column_signal = add("columns", columns, 1, self.hidden_dim)
-        self.slot_signal = add("slots", slots, self.hidden_dim)
-        self.kernel = add("kernel", slots, self.hidden_dim, self.num_symbols)
-        self.bias = add("bias", slots, self.num_symbols, size=0.0)
-        self.transformer.build((None, None, self.hidden_dim))
-        self.built = True
-
-    def init_from_codebook(self, vectors, symbols):
-        """Starts from what symbols mean and how frequent they are, before `fit`.
-
-        Symbols whose vectors lie close together are then alike from the first step on,
-        where it would have to be learned for each.
-
-        Args:
-            vectors: [slots, num_symbols, n], n up to `vector_dim`: a codebook. Or
-                [1, num_symbols, n], if slots share it.
-            symbols: Integers [N, rows, columns, slots] to count, such as the codes of
-                some thousand images.
-        """
-        if not self.built:
-            self.build()
-        vectors, symbols = np.asarray(vectors, "float32"), np.asarray(symbols)
-        slots, size = self.grid[2], self.vector_dim
-        if vectors.shape[0] == 1:
-            vectors = vectors.repeat(slots, axis=0)
-        if vectors.shape[:2] != (slots, self.num_symbols) or vectors.shape[2] > size:
-            raise ValueError(
-                f"`vectors` must have shape ({slots}, {self.num_symbols}, n) with n up "
-                f"to {size}, received {vectors.shape}. Choose `vector_dim` to be as "
-                f"large as the vectors."
-            )
-        rng = np.random.default_rng(0)
-        counts = 1.0 + np.stack(
-            [
-                np.bincount(np.ravel(symbols[..., s]), minlength=self.num_symbols)
-                for s in range(slots)
-            ]
-        )
-        shares = (counts / counts.sum(-1, keepdims=True))[..., None]
-        vectors = vectors - np.sum(shares * vectors, axis=1, keepdims=True)
-        power = np.sum(shares * np.square(vectors), axis=(1, 2), keepdims=True)
-        # Each slot's vectors as long, on average, as random ones would be.
-        vectors = vectors * np.sqrt(size / np.maximum(power, 1e-12))
-        padding = [(0, 0), (0, 0), (0, size - vectors.shape[2])]
-        self.vectors.assign(np.pad(vectors, padding))
-        # The log of a Gaussian around a prediction is linear in v and |v|^2.
-        length = np.square(vectors).sum(-1, keepdims=True) / size - 1.0
-        features = np.concatenate([vectors, length], axis=-1)
-        mixing = rng.normal(size=(slots, self.hidden_dim, features.shape[-1]))
-        self.kernel.assign(
-            0.02 * size**-0.5 * np.einsum("swf,skf->swk", mixing, features)
-        )
-        self.bias.assign(np.log(shares[..., 0]))
-
-    # What goes in, what comes out.
-
-    def _positions(self):
-        """[T, D], one for each position of the grid."""
-        signal = self.row_signal + self.column_signal + self.slot_signal
-        signal = ops.reshape(signal, (self.length, self.hidden_dim))
-        return ops.cast(signal, self.compute_dtype)
-
-    def _own_kernel(self):
-        """[slots * vector_width, slots, D] with 0 from a slot to itself and before."""
-        slots = self.grid[2]
-        later = np.triu(np.ones((slots, slots), "float32"), 1)
-        later = later.repeat(self.vector_dim, axis=0)
-        return ops.cast(self.own * later[..., None], self.compute_dtype)
-
-    def _vector_table(self):
-        """[slots * num_symbols + 1, vector_width]; the last, 0, for outside."""
-        flat = ops.reshape(self.vectors, (-1, self.vector_dim))
-        return ops.cast(ops.pad(flat, [[0, 1], [0, 0]]), self.compute_dtype)
-
-    def _outside(self):
-        return self.grid[2] * self.num_symbols
-
-    def call(self, inputs, training=None):
-        rows, columns, slots = self.grid
-        cells = rows * columns
-        symbols = integers("symbols", inputs["symbols"], self.num_symbols - 1)
-        if tuple(symbols.shape[1:]) != self.grid:
-            raise ValueError(
-                f"`symbols` must have shape [B, {rows}, {columns}, {slots}], received "
-                f"{list(symbols.shape)}. Make a GridTransformer for that grid."
-            )
-        symbols = ops.reshape(symbols, (-1, cells, slots))
-        table_rows = ops.cast(symbols, "int32") + ops.arange(slots) * self.num_symbols
-        vectors = ops.take(self._vector_table(), table_rows, axis=0)
-        vectors = ops.reshape(vectors, (-1, cells, slots * self.vector_dim))
-        before = [
-            ops.pad(vectors, [[0, 0], [back, 0], [0, 0]])[:, :cells]
-            for back in self.cells_back
-        ]
-        around = ops.matmul(
-            ops.concatenate(before, axis=-1),
-            ops.cast(self.neighbours, self.compute_dtype),
-        )
-        x = ops.einsum("bcv,vsw->bcsw", vectors, self._own_kernel())
-        x = x + around[:, :, None]
-        x = ops.reshape(x, (-1, self.length, self.hidden_dim)) + self._positions()
-        x = self.embedding_dropout(x, training=training)
-        x = self.transformer(x, training=training)
-        x = ops.reshape(x, (-1, *self.grid, self.hidden_dim))
-        kernel = ops.cast(self.kernel, self.compute_dtype)
-        logits = ops.einsum("brcsw,swk->brcsk", x, kernel)
-        return logits + ops.cast(self.bias, self.compute_dtype)
-
-    # Training.
-
-    def nats(self, inputs, logits):
-        """Cross entropy [B, rows, columns, slots] of the labels in `inputs`."""
-        logits = ops.cast(logits, "float32")
-        labels = inputs.get("samples")
-        if labels is None:
-            labels = inputs["symbols"][..., None]
-        labels = ops.cast(labels, "int32")
-        picked = ops.mean(ops.take_along_axis(logits, labels, axis=-1), axis=-1)
-        return ops.logsumexp(logits, axis=-1) - picked
-
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        nats = self.nats(x, y_pred)
-        loss = ops.mean(nats)
-        self.bits_per_symbol.update_state(
-            loss / ops.log(2.0), sample_weight=ops.size(nats)
-        )
-        # Keras sums gradients over replicas, whose batches are of one size.
-        return loss / replicas.num_replicas()
-
-    # Sampling.
-
-    def sample(self, count, seed, temperature=1.0, prefix=None):
-        """Draws grids, symbol by symbol, keeping what attention has computed.
-
-        Args:
-            count: How many.
-            seed: Two integers, or two for each grid, int32 [count, 2]; a grid with a
-                seed of its own does not depend on the others.
-            temperature: Below 1 for more probable grids; 0 for the most probable
-                symbol each time.
-            prefix: Integers [count, P]: the first P symbols of each grid, in reading
-                order, given. The upper half of an image, for example.
-
-        Returns:
-            int32 [count, rows, columns, slots].
-        """
-        if not self.built:
-            self.build()
-        slots, number = self.grid[2], len(self.cells_back)
-        positions, table = self._positions(), self._vector_table()
-        own, neighbours = (
-            self._own_kernel(),
-            ops.cast(self.neighbours, self.compute_dtype),
-        )
-        reach, places = self._places()
-
-        def step(ids, state, position):
-            caches, before = state
-            slot = position % slots
-            row = ids + (position - 1) % slots * self.num_symbols
-            # The first symbol is fed for nothing: there is none before it.
-            row = ops.where(position == 0, self._outside(), row)
-            before = ops.concatenate(
-                [before[:, 1:reach], row[:, None], before[:, reach:]], axis=1
-            )
-            seen = ops.take(before, ops.take(places, slot, axis=0), axis=1)
-            vectors = ops.reshape(
-                ops.take(table, seen, axis=0), (count, number + 1, -1)
-            )
-            around = ops.reshape(vectors[:, :number], (count, -1))
-            x = ops.matmul(around, neighbours)
-            x = x + ops.matmul(vectors[:, number], ops.take(own, slot, axis=1))
-            x = x[:, None] + positions[position]
-            x, caches = self.transformer.step(x, caches)
-            kernel = ops.cast(self.kernel[slot], self.compute_dtype)
-            logits = ops.matmul(x[:, 0], kernel) + ops.cast(
-                self.bias[slot], self.compute_dtype
-            )
-            logits = ops.cast(logits, "float32")
-            if prefix is not None:
-                place = ops.minimum(position, prefix.shape[1] - 1)
-                given = ops.one_hot(prefix[:, place], self.num_symbols) * 1e9
-                logits = ops.where(position < prefix.shape[1], given, logits)
-            return logits, (caches, before)
-
-        if prefix is not None:
-            prefix = self._check_prefix(prefix, count)
-        before = ops.full((count, reach + 1), self._outside(), dtype="int32")
-        ids = decoding.sample_search(
-            step,
-            (self.transformer.empty_caches(count), before),
-            count,
-            start_id=0,
-            end_id=None,
-            max_length=self.length,
-            temperature=temperature,
-            seed=seed,
-        )
-        return tf.reshape(ids, (count, *self.grid))
-
-    def _check_prefix(self, prefix, count):
-        """`prefix` as int32, or None if it is empty."""
-        prefix = ops.cast(prefix, "int32")
-        shape = prefix.shape
-        if len(shape) != 2 or shape[0] not in (count, None) or shape[1] > self.length:
-            raise ValueError(
-                f"`prefix` must have shape ({count}, P) with P up to {self.length}, "
-                f"received {tuple(shape)}. Give each grid's first symbols, flat."
-            )
-        if tf.executing_eagerly() and len(prefix) and shape[1]:
-            low, high = int(ops.min(prefix)), int(ops.max(prefix))
-            if low < 0 or high >= self.num_symbols:
-                raise ValueError(
-                    f"Symbols go from 0 to {self.num_symbols - 1}, `prefix` has some "
-                    f"from {low} to {high}."
-                )
-        return prefix if shape[1] else None
-
-    def _places(self):
-        """Where `sample` finds what a prediction sees among the symbols before it.
-
-        Returns:
-            How many symbols it must remember, and for each slot the places among
-            them, [slots, (number of neighbours + 1) * slots]: the neighbours' symbols,
-            then those of the cell itself. What is not known yet is found at the place
-            after them all.
-        """
-        slots = self.grid[2]
-        reach = (max(self.cells_back) + 1) * slots - 1
-        places = []
-        for slot in range(slots):
-            first = reach - slot
-            cells = [
-                first - back * slots + np.arange(slots) for back in self.cells_back
-            ]
-            cells.append(np.minimum(first + np.arange(slots), reach))
-            places.append(np.concatenate(cells))
-        return reach, np.stack(places).astype("int32")
 
     def get_config(self):
         return {
             **super().get_config(),
             "grid": self.grid,
             "num_symbols": self.num_symbols,
-            "hidden_dim": self.hidden_dim,
-            "num_layers": self.num_layers,
-            "num_heads": self.num_heads,
-            "intermediate_dim": self.intermediate_dim,
-            "block_length": self.block_length,
-            "dropout": self.dropout,
-            "vector_dim": self.vector_dim,
         }

@@ -1,19 +1,23 @@
 """LatentNMT: the paper's translator, through a few discrete codes."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
+from keras_vqem import replicas
+from keras_vqem.ids import EOS_ID, PAD_ID
 from keras_vqem.layers import (
+    DiscreteBottleneck,
     SequenceCompressor,
     SequenceDecompressor,
     TransformerDecoder,
-    replicas,
 )
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import translation_endpoints as endpoints
 from keras_vqem.models.latent_predictor import LatentPredictor
-from keras_vqem.models.translation_endpoints import EOS_ID, PAD_ID
 from keras_vqem.models.translator import Translator, mean_log_prob
 
 
@@ -24,9 +28,9 @@ class LatentNMT(Translator):
     In training a compressor makes the target 2 ** `num_compress_steps` times shorter
     and the bottleneck turns each of its vectors into a code. From the codes and the
     source a decompressor and a decoder that sees all positions rebuild the target,
-    every word at once. A latent predictor learns to name the codes from the source. To translate,
-    the predictor finds codes one by one and ends when it predicts the end; the
-    decoder then writes the words in one pass, up to the first end of sentence.
+    every word at once. A latent predictor learns to name the codes from the source. To
+    translate, the predictor finds codes one by one and ends when it predicts the end;
+    the decoder then writes the words in one pass, up to the first end of sentence.
 
     Args:
         tokenizer: A `keras_vqem.text.SentencePieceTokenizer`, or what has its
@@ -83,19 +87,19 @@ class LatentNMT(Translator):
 
     def __init__(
         self,
-        tokenizer,
-        bottleneck,
-        num_compress_steps=3,
-        attend_source=False,
-        hidden_dim=512,
-        num_encoder_layers=6,
-        num_decoder_layers=6,
-        num_predictor_layers=2,
-        num_heads=8,
-        intermediate_dim=2048,
-        dropout=0.1,
-        bypass_steps=1000,
-        predicted_share=0.0,
+        tokenizer: Any,
+        bottleneck: DiscreteBottleneck,
+        num_compress_steps: int = 3,
+        attend_source: bool = False,
+        hidden_dim: int = 512,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        num_predictor_layers: int = 2,
+        num_heads: int = 8,
+        intermediate_dim: int = 2048,
+        dropout: float = 0.1,
+        bypass_steps: int = 1000,
+        predicted_share: float = 0.0,
         **kwargs,
     ):
         super().__init__(
@@ -107,7 +111,7 @@ class LatentNMT(Translator):
             dropout,
             **kwargs,
         )
-        if not hasattr(bottleneck, "num_codes"):
+        if not isinstance(bottleneck, DiscreteBottleneck):
             raise ValueError(
                 f"LatentNMT predicts codes, and {type(bottleneck).__name__} has none. "
                 f"Use a discrete bottleneck such as keras_vqem.layers.VQEMBottleneck."
@@ -286,11 +290,11 @@ class LatentNMT(Translator):
         weights = ops.cast((place <= number) & (number > 0), "float32")
         return self.code_nll, {"loss": loss, "metric": loss}, weights
 
-    def compute_loss(self, *args, **kwargs):
+    def task_loss(self, inputs: dict, outputs: dict | tf.Tensor) -> tf.Tensor:
         self.bottleneck_loss.update_state(sum(self.losses))
-        return super().compute_loss(*args, **kwargs)
+        return super().task_loss(inputs, outputs)
 
-    def warm_start(self, teacher):
+    def warm_start(self, teacher: keras.Model) -> None:
         """Takes over what a trained `Transformer` of the same sizes has learned.
 
         Embedding and source encoder are the same in both; the decoder's attention to
@@ -313,7 +317,7 @@ class LatentNMT(Translator):
 
     # Translation.
 
-    def encode_ids(self, source_ids, target_ids):
+    def encode_ids(self, source_ids: ArrayLike, target_ids: ArrayLike) -> tf.Tensor:
         """Codes [B, N] of target sentences; `num_codes` marks what is not there."""
         memory, memory_mask = self.encode_source(source_ids)
         vectors, mask = self._compress(target_ids, memory, memory_mask)
@@ -351,7 +355,7 @@ class LatentNMT(Translator):
         first = first & ops.repeat(there, 2**self.num_compress_steps, axis=1)
         return ops.where(first, ids, PAD_ID), logits
 
-    def max_codes_for(self, source_tokens):
+    def max_codes_for(self, source_tokens: int | tf.Tensor) -> int | tf.Tensor:
         """As many as a translation of twice the length and 10 tokens more needs."""
         return -(-(2 * source_tokens + 10) // 2**self.num_compress_steps) * self._groups
 
@@ -445,6 +449,11 @@ class LatentNMT(Translator):
             "bypass_steps": self.bypass_steps,
             "predicted_share": self.predicted_share,
         }
+
+    @classmethod
+    def from_config(cls, config):
+        bottleneck = keras.saving.deserialize_keras_object(config["bottleneck"])
+        return super().from_config({**config, "bottleneck": bottleneck})
 
 
 def _without_repeats(ids):

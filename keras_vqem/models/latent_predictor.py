@@ -1,7 +1,9 @@
 """LatentPredictor: the autoregressive prior over codes."""
 
 import keras
+import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 from keras_vqem.layers import ReplicaDropout, TiedEmbedding, TransformerDecoder
 from keras_vqem.layers.position_signal import position_signal
@@ -48,12 +50,12 @@ class LatentPredictor(keras.Model):
 
     def __init__(
         self,
-        num_codes,
-        hidden_dim=512,
-        num_layers=2,
-        num_heads=8,
-        intermediate_dim=2048,
-        dropout=0.1,
+        num_codes: int,
+        hidden_dim: int = 512,
+        num_layers: int = 2,
+        num_heads: int = 8,
+        intermediate_dim: int = 2048,
+        dropout: float = 0.1,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -95,17 +97,17 @@ class LatentPredictor(keras.Model):
 
     def search(
         self,
-        memory,
-        memory_mask=None,
+        memory: ArrayLike,
+        memory_mask: ArrayLike | None = None,
         *,
-        max_length,
-        min_length=0,
-        num_beams=1,
-        length_penalty=0.6,
-        temperature=None,
-        seed=None,
-        all_beams=False,
-    ):
+        max_length: int | tf.Tensor,
+        min_length: int = 0,
+        num_beams: int = 1,
+        length_penalty: float = 0.6,
+        temperature: float | None = None,
+        seed: ArrayLike | None = None,
+        all_beams: bool = False,
+    ) -> tf.Tensor:
         """Finds codes for a memory: greedily, by beam search, or by sampling.
 
         Args:

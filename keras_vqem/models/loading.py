@@ -4,7 +4,7 @@ import pathlib
 
 import keras
 
-import keras_vqem
+from keras_vqem import models
 from keras_vqem.models import preset
 
 
@@ -94,12 +94,12 @@ def load_with_prior(path, prior=None, *classes):
     model = load_model(path, *classes)
     if prior is None:
         return model
-    if not isinstance(model, keras_vqem.models.ImageVQVAE):
+    if not isinstance(model, models.ImageVQVAE):
         raise ValueError(
             f"{path} is of class {type(model).__name__}, which takes no prior: leave "
             f"it out."
         )
-    return model.with_prior(load_model(prior, keras_vqem.models.GridTransformer))
+    return model.with_prior(load_model(prior, models.GridTransformer))
 
 
 def load_translator(path):
@@ -108,4 +108,4 @@ def load_translator(path):
     Set random seeds before, not after it: to set them clears what TensorFlow keeps
     for tokenizers.
     """
-    return load_model(path, keras_vqem.models.Transformer, keras_vqem.models.LatentNMT)
+    return load_model(path, models.Transformer, models.LatentNMT)

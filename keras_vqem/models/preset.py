@@ -70,6 +70,8 @@ def _blaming(path):
 class Presets:
     """Mixin of the models that can be saved to a preset and loaded from one."""
 
+    tokenizer = None  # of a translator; its file is part of the preset
+
     def save_to_preset(self, folder, card="", half=False, about=None):
         """Writes the model to a folder: config, weights, tokenizer, model card.
 
@@ -104,7 +106,7 @@ class Presets:
         with _replacing_folder(folder) as new:
             np.savez_compressed(new / WEIGHTS, **arrays)
             names = [WEIGHTS]
-            if hasattr(self, "tokenizer"):
+            if self.tokenizer is not None:
                 self.tokenizer.save_assets(new)
                 names.append(TOKENIZER)
             (new / CARD).write_text(card, encoding="utf-8")
@@ -147,7 +149,7 @@ class Presets:
                 f"{folder} holds a {type(model).__name__}, not a {cls.__name__}. Load "
                 f"it with {type(model).__name__}.from_preset."
             )
-        if hasattr(model, "tokenizer"):
+        if model.tokenizer is not None:
             if TOKENIZER not in record["files"]:
                 raise PresetError(f"{folder / CONFIG} names no {TOKENIZER}. {REMEDY}")
             with _blaming(folder / TOKENIZER):

@@ -1,11 +1,15 @@
 """Transformer: the autoregressive translator, baseline and teacher."""
 
-import keras
-from keras import ops
+from typing import Any
 
+import keras
+import tensorflow as tf
+from keras import ops
+from numpy.typing import ArrayLike
+
+from keras_vqem.ids import EOS_ID, PAD_ID
 from keras_vqem.layers import TransformerDecoder
 from keras_vqem.models import stepwise
-from keras_vqem.models.translation_endpoints import EOS_ID, PAD_ID
 from keras_vqem.models.translator import Translator, mean_log_prob
 
 
@@ -55,13 +59,13 @@ class Transformer(Translator):
 
     def __init__(
         self,
-        tokenizer,
-        hidden_dim=512,
-        num_encoder_layers=6,
-        num_decoder_layers=6,
-        num_heads=8,
-        intermediate_dim=2048,
-        dropout=0.1,
+        tokenizer: Any,
+        hidden_dim: int = 512,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        num_heads: int = 8,
+        intermediate_dim: int = 2048,
+        dropout: float = 0.1,
         **kwargs,
     ):
         super().__init__(
@@ -138,7 +142,9 @@ class Transformer(Translator):
         # Where only the ids are asked for, the graph leaves the scores out.
         return {"target_ids": ids, "scores": self.score(ids, memory, mask)}
 
-    def score(self, target_ids, memory, memory_mask):
+    def score(
+        self, target_ids: ArrayLike, memory: ArrayLike, memory_mask: ArrayLike | None
+    ) -> tf.Tensor:
         """The mean log probability [B] of translations, all words at once.
 
         Args:

@@ -3,7 +3,8 @@
 import tensorflow as tf
 from keras import ops
 
-PAD_ID, EOS_ID, UNKNOWN_ID = 0, 1, 2
+from keras_vqem.ids import EOS_ID, PAD_ID, UNKNOWN_ID
+
 TEXTS, SOURCES, TARGETS = (
     tf.TensorSpec([None], tf.string, name=name)
     for name in ("texts", "sources", "targets")

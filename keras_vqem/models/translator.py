@@ -5,17 +5,17 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from keras_vqem import replicas
+from keras_vqem.ids import PAD_ID
 from keras_vqem.layers import (
     ReplicaDropout,
     TiedEmbedding,
     TransformerEncoder,
-    replicas,
 )
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import translation_endpoints as endpoints
 from keras_vqem.models.schedules import WarmupInverseSquareRoot
 from keras_vqem.models.task_model import TaskModel
-from keras_vqem.models.translation_endpoints import PAD_ID
 
 # Sentences with more ids than this are translated in smaller batches.
 LONG = 128
@@ -125,19 +125,15 @@ class Translator(TaskModel):
             config["label_smoothing"] = self.label_smoothing
         return config
 
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
+    def task_loss(self, inputs, outputs):
         total = 0.0
-        for tracker, values, weights in self._loss_terms(x, y_pred):
+        for tracker, values, weights in self._loss_terms(inputs, outputs):
             # The mean over the whole batch, all replicas'; Keras sums gradients.
             count = ops.sum(weights)
             everywhere = ops.maximum(replicas.sum_over_replicas(count), 1.0)
             total += ops.sum(values["loss"] * weights) / everywhere
             local = ops.sum(values["metric"] * weights) / ops.maximum(count, 1.0)
             tracker.update_state(local, sample_weight=count)
-        if self.losses:
-            total += super().compute_loss(x=x, y_pred=y_pred, training=training)
         return total
 
     def _token_loss(self, logits, target_ids):
@@ -282,10 +278,5 @@ class Translator(TaskModel):
 
     @classmethod
     def from_config(cls, config):
-        config = {
-            key: keras.saving.deserialize_keras_object(value)
-            if isinstance(value, dict)
-            else value
-            for key, value in config.items()
-        }
-        return cls(**config)
+        tokenizer = keras.saving.deserialize_keras_object(config["tokenizer"])
+        return super().from_config({**config, "tokenizer": tokenizer})

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-PAD_ID = 0
+from keras_vqem.ids import PAD_ID
+
 # Maximum number of lengths per side among which boundaries are searched.
 GRID = 64
 CLEANING = (

@@ -13,6 +13,7 @@ import tensorflow as tf
 import tensorflow_text
 
 from keras_vqem.files import replacing
+from keras_vqem.ids import EOS_ID, PAD_ID, UNKNOWN_ID
 from keras_vqem.text.lines import is_utf8
 
 ASSET = "tokenizer.model"
@@ -54,9 +55,9 @@ class SentencePieceTokenizer(keras.layers.Layer):
         [Kudo and Richardson, 2018](https://arxiv.org/abs/1808.06226)
     """
 
-    pad_id = 0
-    eos_id = 1
-    unk_id = 2
+    pad_id = PAD_ID
+    eos_id = EOS_ID
+    unk_id = UNKNOWN_ID
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vqem.files import replacing
+from keras_vqem.layers import DiscreteBottleneck
 
 _FILE_NAME = "epoch-{:04d}.npz"
 # What zipfile raises for files that are cut off or have flipped bytes.
@@ -86,8 +87,8 @@ def average_weights(model, paths, last_only=None):
         paths: The files, oldest first, such as `list_checkpoints(folder)[-10:]`.
         last_only: Function from a weight's path, such as `"bottleneck/ema/vectors"`,
             to whether its value is taken from the last checkpoint alone. By default
-            those with a part named `ema`: codes of a codebook may have changed their
-            places between checkpoints, and are averages over time already.
+            that is so for the `codebook_weights` of all bottlenecks, however deep
+            they lie in the model.
 
     Raises:
         ValueError: If there are no paths, or a file does not fit the model.
@@ -98,10 +99,13 @@ def average_weights(model, paths, last_only=None):
             "`paths` is empty: there is no checkpoint to average. Give the files that "
             "`Checkpoints` wrote, for example list_checkpoints(folder)[-10:]."
         )
-    last_only = last_only or (lambda path: "ema" in path.split("/"))
     weights = model.weights
+    if last_only is None:
+        kept = _codebook_ids(model)
+    else:
+        kept = {id(weight) for weight in weights if last_only(weight.path)}
     averaged = [
-        keras.backend.is_float_dtype(weight.dtype) and not last_only(weight.path)
+        keras.backend.is_float_dtype(weight.dtype) and id(weight) not in kept
         for weight in weights
     ]
     # One checkpoint in memory at a time; float64 so that the order hardly matters.
@@ -254,6 +258,15 @@ def _state(model):
         "weights": weights,
         "seeds": [v for v in model.variables if id(v) not in ids],
         "optimizer": [] if optimizer is None else optimizer.variables,
+    }
+
+
+def _codebook_ids(model):
+    return {
+        id(weight)
+        for layer in model._flatten_layers()
+        if isinstance(layer, DiscreteBottleneck)
+        for weight in layer.codebook_weights
     }
 
 

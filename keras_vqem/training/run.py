@@ -45,7 +45,7 @@ class Run:
     Example:
 
     >>> import tempfile
-    >>> from keras_vqem.images import ArrayBatches
+    >>> from keras_vqem.array_batches import ArrayBatches
     >>> from keras_vqem.training import Run
     >>> symbols = np.arange(64).reshape(16, 2, 2, 1) % 5
     >>> folder = tempfile.mkdtemp()
@@ -133,7 +133,7 @@ class Run:
             model: A compiled model, built within the `with` block.
             batches: Object with `steps_per_epoch`, `summary()`, `epoch(number)` and
                 `dataset(first_epoch)`, such as `keras_vqem.text.TokenBatches` or
-                `keras_vqem.images.ArrayBatches`. A resumed run checks that the batches
+                `keras_vqem.array_batches.ArrayBatches`. A resumed run checks that the batches
                 are those it was started with.
             epochs: Number of epochs of the whole run.
             validation_data: Dataset to evaluate on after each epoch, or None.

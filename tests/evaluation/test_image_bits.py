@@ -8,11 +8,11 @@ import pytest
 from keras_vqem import layers
 from keras_vqem.evaluation import image_bits
 from keras_vqem.images import shapes
-from keras_vqem.models import GridTransformer, ImageVQVAE
+from keras_vqem.models import GridTransformer, ImageVAE, ImageVQVAE
 
 
-def make_model(bottleneck):
-    model = ImageVQVAE(
+def make_model(bottleneck, model_class=ImageVQVAE):
+    model = model_class(
         layers.PatchCompressor(code_dim=8, channels=8, num_blocks=1),
         bottleneck,
         layers.PatchDecompressor(channels=8, num_blocks=1, pixel_channels=8),
@@ -150,7 +150,7 @@ def test_the_papers_accounting_follows_its_seed_and_leaves_no_trace(model, image
 
 
 def test_importance_weights_tighten_the_bound_of_a_vae(images):
-    model = make_model(layers.GaussianBottleneck(2, kl_weight=1 / 48, seed=0))
+    model = make_model(layers.GaussianBottleneck(2, kl_weight=1 / 48, seed=0), ImageVAE)
     elbo = image_bits.gaussian_bound(model, images)
     np.testing.assert_allclose(elbo.total, elbo.reconstruction + elbo.prior)
     kl = model.bottleneck(model.compressed(images))["kl"]
@@ -164,7 +164,7 @@ def test_importance_weights_tighten_the_bound_of_a_vae(images):
 
 def test_the_bound_of_a_vae_comes_down_to_the_truth():
     """Where the decoder does not look at the latents, its bits are the truth."""
-    model = ImageVQVAE(
+    model = ImageVAE(
         layers.PatchCompressor(code_dim=4, channels=8, num_blocks=1),
         layers.GaussianBottleneck(1, kl_weight=1 / 48, seed=0),
         layers.PatchDecompressor(channels=8, num_blocks=1, pixel_channels=8),

@@ -41,7 +41,7 @@ def test_heads_must_divide_the_width(num_heads):
 
 
 def test_tied_embedding_is_one_matrix(rng):
-    layer = layers.TiedEmbedding(vocabulary_size=10, hidden_dim=4)
+    layer = layers.TiedEmbedding(input_dim=10, output_dim=4)
     vectors = layer(np.array([[3, 7]]))
     matrix = layer.get_weights()[0]
     np.testing.assert_allclose(vectors[0], matrix[[3, 7]] * 2.0, rtol=1e-6)
@@ -139,6 +139,20 @@ def test_compressor_may_attend_to_a_memory(rng):
     x, memory = rng.normal(size=(2, 1, 4, 8)).astype("float32")
     before = layer(x, memory=memory).numpy()
     assert np.abs(before - layer(x, memory=memory + 1.0)).max() > 1e-3
+
+
+def test_attention_to_nothing_else_is_attention_to_itself(rng):
+    x = rng.normal(size=(2, 5, 8)).astype("float32")
+    layer = layers.CachedAttention(num_heads=2)
+    np.testing.assert_array_equal(layer(x), layer(x, x))
+
+
+def test_local_attention_refuses_what_it_would_not_look_at(rng):
+    x = rng.normal(size=(2, 5, 8)).astype("float32")
+    layer = layers.LocalAttention(num_heads=2, block_length=4)
+    for given in ({"memory": x}, {"bias": np.zeros((1, 1, 5, 5), "float32")}):
+        with pytest.raises(ValueError, match="use CachedAttention"):
+            layer(x, **given)
 
 
 def test_decompressor_doubles_and_ignores_padding(rng):

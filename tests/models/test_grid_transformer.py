@@ -213,7 +213,7 @@ def test_image_transformer_saves_and_counts_bits(tmp_path, rng):
     assert (
         abs(
             model.evaluate({"images": images}, verbose=0, return_dict=True)[
-                "bits_per_symbol"
+                "bits_per_dim"
             ]
             - 8
         )
@@ -252,7 +252,8 @@ def test_a_start_from_frequencies_needs_their_entropy(pixels):
     model.init_from_codebook(vectors, symbols)
     model.compile()
     inputs = {"images" if pixels else "symbols": symbols}
-    bits = model.evaluate(inputs, verbose=0, return_dict=True)["bits_per_symbol"]
+    name = "bits_per_dim" if pixels else "bits_per_symbol"
+    bits = model.evaluate(inputs, verbose=0, return_dict=True)[name]
     assert entropy(symbols) < bits < entropy(symbols) + 0.3
     # The way from one symbol to another has the direction that it had.
     for slot, found in enumerate(np.array(model.vectors)):

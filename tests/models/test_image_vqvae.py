@@ -11,14 +11,16 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from keras_vqem import layers
 from keras_vqem.images import shapes
+from keras_vqem.layers import patch_start
 from keras_vqem.layers.patch_compressor import to_patches
-from keras_vqem.models import GridTransformer, ImageVQVAE, patch_start
+from keras_vqem.models import GridTransformer, ImageVAE, ImageVQVAE
 from keras_vqem.serving import write_warmup
 from tests.models import replicas
 
 
 def make_model(bottleneck=None, likelihood=None, **kwargs):
-    return ImageVQVAE(
+    vae = isinstance(bottleneck, layers.GaussianBottleneck)
+    return (ImageVAE if vae else ImageVQVAE)(
         layers.PatchCompressor(code_dim=24, channels=8, num_blocks=1),
         bottleneck
         or layers.VQEMBottleneck(32, num_samples=5, groups=layers.Slices(3), seed=0),
@@ -373,12 +375,45 @@ def test_levels_are_those_of_images():
         make_model(likelihood=layers.LogisticMixture(num_mixtures=2, levels=16))
 
 
-def test_a_vae_has_no_prior_to_train():
+def test_each_model_names_the_other_for_the_wrong_bottleneck():
+    parts = (
+        layers.PatchDecompressor(channels=8, pixel_channels=8),
+        layers.LogisticMixture(num_mixtures=2),
+    )
+    compressor = layers.PatchCompressor(code_dim=8, channels=8)
+    with pytest.raises(ValueError, match="GaussianBottleneck has no codes.*ImageVAE"):
+        ImageVQVAE(compressor, layers.GaussianBottleneck(4), *parts)
+    with pytest.raises(ValueError, match="VQBottleneck has none.*ImageVQVAE"):
+        ImageVAE(compressor, layers.VQBottleneck(4), *parts)
+
+
+def test_a_vae_draws_from_standard_normal_latents(images):
     model = make_model(layers.GaussianBottleneck(4, seed=0))
-    with pytest.raises(ValueError, match="standard normal"):
-        model.sample(2, seed=(0, 1))
-    with pytest.raises(ValueError, match="no codes"):
-        model.with_prior(GridTransformer((4, 4, 3), 32, 8, 1, 2, 16, block_length=4))
+    model.init_from_patches(images)
+    drawn = np.asarray(model.sample(3, seed=(0, 1)))
+    assert drawn.shape == (3, 16, 16, 3) and drawn.dtype == "uint8"
+    noise = tf.random.stateless_normal((3, 4, 4, 4), (0, 1))
+    np.testing.assert_array_equal(drawn, model.decode(noise))
+    assert np.any(drawn != np.asarray(model.sample(3, seed=(0, 2))))
+    # At temperature 0 all latents are the mean.
+    cold = np.asarray(model.sample(2, seed=(0, 1), temperature=0.0))
+    np.testing.assert_array_equal(cold[0], cold[1])
+
+
+def test_an_exported_vae_does_what_the_model_does(images, tmp_path):
+    model = make_model(layers.GaussianBottleneck(4, seed=0))
+    model.init_from_patches(images)
+    model.export(tmp_path / "1")
+    call = tf.saved_model.load(str(tmp_path / "1")).signatures
+    given = tf.constant(images[:3])
+    latents = call["encode"](images=given)["latents"]
+    np.testing.assert_allclose(latents, model.encode(given), rtol=1e-5, atol=1e-5)
+    expected = np.asarray(model.reconstruct(given), int)
+    for found in (
+        call["serving_default"](images=given),
+        call["decode"](latents=latents),
+    ):
+        assert np.abs(np.asarray(found["images"], int) - expected).max() <= 1
 
 
 @pytest.mark.parametrize("kind", ["autoencoder", "prior"])

@@ -161,8 +161,8 @@ def test_the_codes_of_another_autoencoder_are_not_taken(recipe, tmp_path, monkey
 
 
 def test_a_short_prior_encodes_no_more_than_it_sees(recipe, tmp_path, monkeypatch):
+    from keras_vqem.array_batches import ArrayBatches
     from keras_vqem.evaluation import image_bits
-    from keras_vqem.images import ArrayBatches
 
     module = recipe("train_image_prior")
     images = shapes.images(50, size=8)[0]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_vqem import layers
 from keras_vqem.training import (
     Checkpoints,
     RunFolder,
@@ -42,8 +43,8 @@ def assert_same_state(model, other):
 
 
 def small(width=3, optimizer="sgd"):
-    layers = [keras.Input((2,)), keras.layers.Dense(width), keras.layers.Dense(1)]
-    model = keras.Sequential(layers)
+    parts = [keras.Input((2,)), keras.layers.Dense(width), keras.layers.Dense(1)]
+    model = keras.Sequential(parts)
     model.compile(optimizer, "mse")
     return model
 
@@ -225,6 +226,40 @@ def test_average_is_the_mean_but_for_the_codebook(tmp_path):
         np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-6, atol=1e-7)
     with pytest.raises(ValueError, match="`paths` is empty"):
         average_weights(uncompiled, [])
+
+
+def test_codebooks_are_known_by_their_layer_not_by_a_name(tmp_path):
+    def make():
+        keras.utils.set_random_seed(0)
+        inputs = keras.Input((4,))
+        # A codebook two models deep, and a layer that is called what others are.
+        found = layers.VQBottleneck(8, name="gradient")(inputs)["quantized"]
+        found = layers.VQEMBottleneck(
+            8, initializer="random_normal", groups=2, name="moving"
+        )(found)["quantized"]
+        inner = keras.Sequential([keras.Input((4,)), keras.Model(inputs, found)])
+        ema = keras.layers.Dense(4, name="ema")
+        return keras.Sequential([keras.Input((4,)), ema, inner])
+
+    model, paths, saved = make(), [], []
+    rng = np.random.default_rng(0)
+    for epoch in (1, 2, 3):
+        model.set_weights([rng.normal(size=w.shape) for w in model.weights])
+        paths.append(tmp_path / f"epoch-{epoch:04d}.npz")
+        save_state(model, paths[-1], epoch)
+        saved.append(model.get_weights())
+    other = make()
+    average_weights(other, paths)
+    last, mean = set(), set()
+    for i, weight in enumerate(other.weights):
+        stacked = np.stack([weights[i] for weights in saved])
+        if np.allclose(weight, stacked[-1]):
+            last.add(weight.name)
+        else:
+            np.testing.assert_allclose(weight, stacked.mean(axis=0), rtol=1e-5)
+            mean.add(weight.name)
+    assert last == {"codebook", "vectors", "counts"}
+    assert mean == {"kernel", "bias"}
 
 
 def test_saved_models_are_complete_or_absent(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vqem.images import ArrayBatches
+from keras_vqem.array_batches import ArrayBatches
 from keras_vqem.models import GridTransformer
 from keras_vqem.training import Run, list_checkpoints
 

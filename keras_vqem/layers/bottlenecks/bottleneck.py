@@ -6,10 +6,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
-from keras_vqem.layers import replicas
+from keras_vqem import replicas
+from keras_vqem.checks import concrete, whole_number
 from keras_vqem.layers.bottlenecks import code_metrics, groupings, segments
-from keras_vqem.layers.checks import concrete, whole_number
 
 # Of a vector's squared norm; twice its root still squares within float32.
 LARGEST_SQUARE = 1e37
@@ -28,15 +29,8 @@ class Bottleneck(keras.layers.Layer):
         self.supports_masking = True
         self._losses = replicas.LossesByThread()
         self.nonfinite = keras.metrics.Sum(
-            name=self._metric_name("nonfinite"), dtype="float32"
+            name=metric_name(self, "nonfinite"), dtype="float32"
         )
-
-    def _metric_name(self, metric):
-        # Layers that the user named report under that name, so that two in one model
-        # do not hide each other; `vqem_bottleneck_3` is a name that Keras gave.
-        words = re.sub(r"(?<=[a-zA-Z])(?=[A-Z][a-z])", "_", type(self).__name__)
-        default = re.fullmatch(rf"{words.lower()}(_\d+)?", self.name)
-        return metric if default else f"{self.name}_{metric}"
 
     def _check_input_shape(self, shape):
         if len(shape) < 2 or shape[-1] is None:
@@ -110,34 +104,77 @@ class Bottleneck(keras.layers.Layer):
         return {key: mask for key in self._output_keys}
 
 
+def metric_name(layer, metric):
+    """The name under which a layer reports a metric."""
+    # Layers that the user named report under that name, so that two in one model do
+    # not hide each other; `vqem_bottleneck_3` is a name that Keras gave.
+    words = re.sub(r"(?<=[a-zA-Z])(?=[A-Z][a-z])", "_", type(layer).__name__)
+    default = re.fullmatch(rf"{words.lower()}(_\d+)?", layer.name)
+    return metric if default else f"{layer.name}_{metric}"
+
+
 def kept_only(samples, keep):
     """[..., m] codes with -1, which counts for nothing, where `keep` [...] is 0."""
     return ops.where(keep[..., None] > 0, samples, -1)
 
 
 class DiscreteBottleneck(Bottleneck):
-    """Base of the bottlenecks with codes: groups of pieces, code counts, `decode`."""
+    """Base of the bottlenecks with codes.
+
+    It stands for what a model may ask of any of them: `num_codes`, `groups`, the output
+    `quantized`, `codes` and `samples`, `encode` from vectors to codes, and `decode`
+    back. `isinstance(layer, DiscreteBottleneck)` tells whether a layer has codes.
+
+    Args:
+        num_codes: K, the number of codes; at least 2.
+        groups: How many codes a vector gets; see `VQEMBottleneck`.
+        **kwargs: Arguments of `keras.layers.Layer`.
+
+    Example:
+
+    >>> from keras_vqem import layers
+    >>> isinstance(layers.VQEMBottleneck(8), layers.DiscreteBottleneck)
+    True
+    >>> isinstance(layers.GaussianBottleneck(), layers.DiscreteBottleneck)
+    False
+    """
 
     _output_keys = ("quantized", "codes", "samples")
+    # Vectors [C, K, d] of the codes once built; None where codes have no such table.
+    codebook = None
 
-    def __init__(self, num_codes, groups=None, **kwargs):
+    def __init__(
+        self,
+        num_codes: int,
+        groups: "int | groupings.Whole | None" = None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.num_codes = whole_number("num_codes", num_codes, 2)
         self.groups = groupings.get(groups)
         shape = (self.num_codes, self.groups.num_codebooks)
         self.perplexity = code_metrics.CodePerplexity(
-            *shape, name=self._metric_name("perplexity"), dtype="float32"
+            *shape, name=metric_name(self, "perplexity"), dtype="float32"
         )
         self.usage = code_metrics.CodeUsage(
-            *shape, name=self._metric_name("usage"), dtype="float32"
+            *shape, name=metric_name(self, "usage"), dtype="float32"
         )
+
+    @property
+    def codebook_weights(self) -> list[keras.Variable]:
+        """Weights that are not to be averaged over time, such as over checkpoints.
+
+        Between two points of training a code may have moved to another place, and the
+        mean of both places is neither.
+        """
+        return []
 
     def _update_metrics(self, counts, nonfinite):
         self.perplexity.update_state(counts)
         self.usage.update_state(counts)
         self.nonfinite.update_state(nonfinite)
 
-    def assignments(self, samples):
+    def assignments(self, samples: ArrayLike) -> tf.Tensor:
         """Dense soft labels: rows over the codebook that sum to one.
 
         For a small codebook. With a large one train the latent predictor on `samples`
@@ -220,11 +257,3 @@ class DiscreteBottleneck(Bottleneck):
             with tf.control_dependencies([tf.debugging.Assert(inside, [message])]):
                 codes = tf.identity(codes)
         return ops.cast(codes, "int32")
-
-    def get_config(self):
-        groups = self.groups
-        if groups.code_shape:
-            groups = keras.saving.serialize_keras_object(groups)
-        else:
-            groups = None
-        return {**super().get_config(), "num_codes": self.num_codes, "groups": groups}

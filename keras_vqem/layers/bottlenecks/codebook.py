@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_vqem.layers import replicas
+from keras_vqem import replicas
 from keras_vqem.layers.bottlenecks import segments
 
 # Counts of codes that have a place never fall to 0, which marks those without one.

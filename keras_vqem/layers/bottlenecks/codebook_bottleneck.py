@@ -1,12 +1,14 @@
 """What the nearest-neighbour bottlenecks share: quantise, commit, encode, decode."""
 
 import keras
+import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
-from keras_vqem.layers.bottlenecks import posterior, segments
+from keras_vqem.checks import whole_number
+from keras_vqem.layers.bottlenecks import groupings, posterior, segments
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
-from keras_vqem.layers.checks import whole_number
 
 
 class CodebookBottleneck(DiscreteBottleneck):
@@ -20,7 +22,13 @@ class CodebookBottleneck(DiscreteBottleneck):
     num_samples = None
     temperature = Scheduled(1.0, "temperature", above=0.0)
 
-    def __init__(self, num_codes, commitment_weight=0.25, groups=None, **kwargs):
+    def __init__(
+        self,
+        num_codes: int,
+        commitment_weight: float = 0.25,
+        groups: int | groupings.Whole | None = None,
+        **kwargs,
+    ):
         super().__init__(num_codes, groups=groups, **kwargs)
         if commitment_weight < 0:
             raise ValueError(
@@ -112,7 +120,7 @@ class CodebookBottleneck(DiscreteBottleneck):
             ops.mean(ops.square(pieces - others), axis=-1), keep
         )
 
-    def encode(self, inputs):
+    def encode(self, inputs: ArrayLike) -> tf.Tensor:
         """The code of each vector: the nearest entry of the codebook.
 
         Args:
@@ -126,7 +134,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         codes, _ = self._assign(pieces, *self._read_codebook(), None)
         return self._codes_like(codes, inputs)
 
-    def sample(self, inputs, num_samples):
+    def sample(self, inputs: ArrayLike, num_samples: int) -> tf.Tensor:
         """Draws codes from the posterior over the codebook, given each vector.
 
         Args:
@@ -142,7 +150,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         _, samples = self._assign(pieces, *self._read_codebook(), num_samples)
         return self._codes_like(samples, inputs, num_samples)
 
-    def decode(self, codes):
+    def decode(self, codes: ArrayLike) -> tf.Tensor:
         """The vectors that codes stand for, in the layer's compute dtype.
 
         Exactly what calling the layer outside training returns as `quantized`, given
@@ -161,4 +169,9 @@ class CodebookBottleneck(DiscreteBottleneck):
         return self._decoded(rows, codes)
 
     def get_config(self):
-        return {**super().get_config(), "commitment_weight": self.commitment_weight}
+        return {
+            **super().get_config(),
+            "num_codes": self.num_codes,
+            "groups": groupings.serialize(self.groups),
+            "commitment_weight": self.commitment_weight,
+        }

@@ -1,11 +1,13 @@
 """GaussianBottleneck: the continuous latent of a VAE."""
 
 import keras
+import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
-from keras_vqem.layers.bottlenecks.bottleneck import Bottleneck
-from keras_vqem.layers.checks import whole_number
-from keras_vqem.layers.replicas import ReplicaSeedGenerator
+from keras_vqem.checks import whole_number
+from keras_vqem.layers.bottlenecks.bottleneck import Bottleneck, metric_name
+from keras_vqem.replicas import ReplicaSeedGenerator
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -47,7 +49,13 @@ class GaussianBottleneck(Bottleneck):
 
     _output_keys = ("quantized", "mean", "log_variance", "kl")
 
-    def __init__(self, latent_dim=None, kl_weight=1.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        latent_dim: int | None = None,
+        kl_weight: float = 1.0,
+        seed: int | None = None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         if latent_dim is not None:
             remedy = "Use None for the size of the inputs."
@@ -56,7 +64,7 @@ class GaussianBottleneck(Bottleneck):
         self.kl_weight = kl_weight
         self.seed = seed
         self.seed_generator = ReplicaSeedGenerator(seed)
-        self.kl = keras.metrics.Mean(name=self._metric_name("kl"), dtype="float32")
+        self.kl = keras.metrics.Mean(name=metric_name(self, "kl"), dtype="float32")
 
     def build(self, input_shape):
         super().build(input_shape)
@@ -101,13 +109,13 @@ class GaussianBottleneck(Bottleneck):
             "kl": self._like(kl * keep, inputs),
         }
 
-    def encode(self, inputs):
+    def encode(self, inputs: ArrayLike) -> tf.Tensor:
         """The mean of each vector's latent: [..., latent_dim], float32."""
         inputs = self._prepare(inputs)
         mean, _ = self._moments(self._rows(inputs)[0])
         return self._like(mean, inputs, self._size)
 
-    def decode(self, latents):
+    def decode(self, latents: ArrayLike) -> tf.Tensor:
         """Latents in the compute dtype, as the decoder gets them."""
         return ops.cast(latents, self.compute_dtype)
 

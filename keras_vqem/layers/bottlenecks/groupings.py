@@ -8,9 +8,11 @@ is then the same whether a vector has one code or ten.
 import numbers
 
 import keras
+import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
-from keras_vqem.layers.checks import whole_number
+from keras_vqem.checks import whole_number
 
 
 class Whole:
@@ -25,29 +27,29 @@ class Whole:
         """Creates what the grouping needs on `layer`; returns the piece size `d`."""
         return dim
 
-    def split(self, rows):
+    def split(self, rows: tf.Tensor) -> tf.Tensor:
         """[N, D] vectors to [C, M, d] pieces."""
         return rows[None]
 
-    def merge(self, pieces):
+    def merge(self, pieces: tf.Tensor) -> tf.Tensor:
         """[C, M, d] pieces back to [N, D] vectors."""
         return pieces[0]
 
-    def split_rows(self, values):
+    def split_rows(self, values: tf.Tensor) -> tf.Tensor:
         """[N] values, one a vector, to [C, M], one a piece."""
         return values[None]
 
-    def split_codes(self, codes):
+    def split_codes(self, codes: ArrayLike) -> tf.Tensor:
         """[N] or [N, G] codes to [C, M]."""
         return codes[None]
 
-    def merge_codes(self, codes):
+    def merge_codes(self, codes: ArrayLike) -> tf.Tensor:
         """[C, M, ...] integers to [N, ...] or [N, G, ...]."""
         return codes[0]
 
 
 class _Groups(Whole):
-    def __init__(self, num_groups):
+    def __init__(self, num_groups: int):
         self.num_groups = whole_number("num_groups", num_groups, 1)
         self.code_shape = (self.num_groups,)
 
@@ -87,23 +89,23 @@ class Slices(_Groups):
     """
 
     @property
-    def num_codebooks(self):
+    def num_codebooks(self) -> int:
         return self.num_groups
 
-    def split(self, rows):
+    def split(self, rows: tf.Tensor) -> tf.Tensor:
         return ops.transpose(self._cut(rows), (1, 0, 2))
 
-    def merge(self, pieces):
+    def merge(self, pieces: tf.Tensor) -> tf.Tensor:
         size = self.num_groups * self._dim
         return ops.reshape(ops.transpose(pieces, (1, 0, 2)), (-1, size))
 
-    def split_rows(self, values):
+    def split_rows(self, values: tf.Tensor) -> tf.Tensor:
         return ops.tile(values[None], (self.num_groups, 1))
 
-    def split_codes(self, codes):
+    def split_codes(self, codes: ArrayLike) -> tf.Tensor:
         return ops.transpose(codes)
 
-    def merge_codes(self, codes):
+    def merge_codes(self, codes: ArrayLike) -> tf.Tensor:
         order = (1, 0, *range(2, len(codes.shape)))
         return ops.transpose(codes, order)
 
@@ -128,19 +130,19 @@ class SharedSlices(_Groups):
     TensorShape([1, 256, 4])
     """
 
-    def split(self, rows):
+    def split(self, rows: tf.Tensor) -> tf.Tensor:
         return ops.reshape(rows, (1, -1, self._dim))
 
-    def merge(self, pieces):
+    def merge(self, pieces: tf.Tensor) -> tf.Tensor:
         return ops.reshape(pieces, (-1, self.num_groups * self._dim))
 
-    def split_rows(self, values):
+    def split_rows(self, values: tf.Tensor) -> tf.Tensor:
         return ops.repeat(values, self.num_groups)[None]
 
-    def split_codes(self, codes):
+    def split_codes(self, codes: ArrayLike) -> tf.Tensor:
         return ops.reshape(codes, (1, -1))
 
-    def merge_codes(self, codes):
+    def merge_codes(self, codes: ArrayLike) -> tf.Tensor:
         return ops.reshape(codes, (-1, self.num_groups, *codes.shape[2:]))
 
 
@@ -167,7 +169,7 @@ class Projections(Slices):
     TensorShape([2, 5, 32])
     """
 
-    def __init__(self, num_groups, dim=None, seed=0):
+    def __init__(self, num_groups: int, dim: int | None = None, seed: int = 0):
         super().__init__(num_groups)
         self.dim = None if dim is None else whole_number("dim", dim, 1)
         self.seed = seed
@@ -191,14 +193,21 @@ class Projections(Slices):
         )
         return self._dim
 
-    def split(self, rows):
+    def split(self, rows: tf.Tensor) -> tf.Tensor:
         return super().split(ops.matmul(rows, self._frame))
 
-    def merge(self, pieces):
+    def merge(self, pieces: tf.Tensor) -> tf.Tensor:
         return ops.matmul(super().merge(pieces), ops.transpose(self._frame))
 
     def get_config(self):
         return {**super().get_config(), "dim": self.dim, "seed": self.seed}
+
+
+def serialize(groups):
+    """For `get_config`; `get` takes it back."""
+    if groups.code_shape:
+        return keras.saving.serialize_keras_object(groups)
+    return None
 
 
 def get(groups):

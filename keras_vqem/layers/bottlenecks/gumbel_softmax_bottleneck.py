@@ -1,12 +1,15 @@
 """GumbelSoftmaxBottleneck: a relaxed categorical choice of codes."""
 
 import keras
+import tensorflow as tf
 from keras import ops
+from keras.optimizers.schedules import LearningRateSchedule
+from numpy.typing import ArrayLike
 
-from keras_vqem.layers.bottlenecks import segments
+from keras_vqem.layers.bottlenecks import groupings, segments
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
-from keras_vqem.layers.replicas import ReplicaSeedGenerator
+from keras_vqem.replicas import ReplicaSeedGenerator
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -54,12 +57,12 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
 
     def __init__(
         self,
-        num_codes,
-        temperature=None,
-        straight_through=False,
-        kl_weight=0.001,
-        groups=None,
-        seed=None,
+        num_codes: int,
+        temperature: float | LearningRateSchedule | None = None,
+        straight_through: bool = False,
+        kl_weight: float = 0.001,
+        groups: int | groupings.Whole | None = None,
+        seed: int | None = None,
         **kwargs,
     ):
         super().__init__(num_codes, groups=groups, **kwargs)
@@ -141,13 +144,13 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
         logp = ops.log_softmax(logits)
         return ops.sum(ops.exp(logp) * logp, axis=-1) + ops.log(float(self.num_codes))
 
-    def encode(self, inputs):
+    def encode(self, inputs: ArrayLike) -> tf.Tensor:
         """The likeliest code of each vector: int32 [...], or [..., G] with groups."""
         inputs = self._prepare(inputs)
         logits = self._logits(self.groups.split(self._rows(inputs)[0]))
         return self._codes_like(ops.argmax(logits, axis=-1), inputs)
 
-    def decode(self, codes):
+    def decode(self, codes: ArrayLike) -> tf.Tensor:
         """The [..., D] vectors of codes [...], or [..., G] with groups.
 
         Given the codes of `encode`, exactly what calling the layer outside training
@@ -159,6 +162,8 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
     def get_config(self):
         return {
             **super().get_config(),
+            "num_codes": self.num_codes,
+            "groups": groupings.serialize(self.groups),
             "temperature": self.temperature.serialize(),
             "straight_through": self.straight_through,
             "kl_weight": self.kl_weight,

@@ -1,12 +1,15 @@
 """SemanticHashingBottleneck: improved semantic hashing, codes made of bits."""
 
 import keras
+import tensorflow as tf
 from keras import ops
+from keras.optimizers.schedules import LearningRateSchedule
+from numpy.typing import ArrayLike
 
+from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
-from keras_vqem.layers.checks import whole_number
-from keras_vqem.layers.replicas import ReplicaSeedGenerator
+from keras_vqem.replicas import ReplicaSeedGenerator
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -44,7 +47,14 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
           arXiv:1801.09797.
     """
 
-    def __init__(self, num_bits, noise=0.5, discrete_rate=0.5, seed=None, **kwargs):
+    def __init__(
+        self,
+        num_bits: int,
+        noise: float = 0.5,
+        discrete_rate: float | LearningRateSchedule = 0.5,
+        seed: int | None = None,
+        **kwargs,
+    ):
         num_bits = whole_number("num_bits", num_bits, 1)
         if num_bits > 20:
             raise ValueError(
@@ -119,13 +129,13 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
     def _from_bits(self, bits):
         return ops.matmul(bits, self.output_kernel) + self.output_bias
 
-    def encode(self, inputs):
+    def encode(self, inputs: ArrayLike) -> tf.Tensor:
         """The code of each vector: int32 [...], bit 0 the lowest."""
         inputs = self._prepare(inputs)
         v = ops.matmul(self._rows(inputs)[0], self.kernel) + self.bias
         return self._like(_pack(v > 0), inputs)
 
-    def decode(self, codes):
+    def decode(self, codes: ArrayLike) -> tf.Tensor:
         """The [..., D] vectors of codes [...].
 
         Given the codes of `encode`, exactly what calling the layer outside training
@@ -136,10 +146,8 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
         return self._decoded(self._from_bits(bits), codes)
 
     def get_config(self):
-        config = super().get_config()
-        del config["num_codes"], config["groups"]
         return {
-            **config,
+            **super().get_config(),
             "num_bits": self.num_bits,
             "noise": self.noise,
             "discrete_rate": self.discrete_rate.serialize(),

@@ -4,7 +4,8 @@ import keras
 from keras import ops
 
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
-from keras_vqem.layers.replicas import ReplicaSeedGenerator
+from keras_vqem.layers.bottlenecks.groupings import Whole
+from keras_vqem.replicas import ReplicaSeedGenerator
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -43,7 +44,12 @@ class VQBottleneck(CodebookBottleneck):
     """
 
     def __init__(
-        self, num_codes, commitment_weight=0.25, groups=None, initializer=None, **kwargs
+        self,
+        num_codes: int,
+        commitment_weight: float = 0.25,
+        groups: int | Whole | None = None,
+        initializer: keras.initializers.Initializer | str | None = None,
+        **kwargs,
     ):
         super().__init__(
             num_codes, commitment_weight=commitment_weight, groups=groups, **kwargs
@@ -65,6 +71,10 @@ class VQBottleneck(CodebookBottleneck):
             dtype="float32",
             autocast=False,
         )
+
+    @property
+    def codebook_weights(self) -> list[keras.Variable]:
+        return [self.codebook]
 
     def _read_codebook(self):
         counts = ops.ones((self.groups.num_codebooks, self.num_codes))

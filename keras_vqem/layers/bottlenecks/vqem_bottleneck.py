@@ -2,12 +2,14 @@
 
 import keras
 import numpy as np
+from keras.optimizers.schedules import LearningRateSchedule
 
+from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks.codebook import EMACodebook
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
+from keras_vqem.layers.bottlenecks.groupings import Whole
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
-from keras_vqem.layers.checks import whole_number
-from keras_vqem.layers.replicas import ReplicaSeedGenerator
+from keras_vqem.replicas import ReplicaSeedGenerator
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -108,15 +110,15 @@ class VQEMBottleneck(CodebookBottleneck):
 
     def __init__(
         self,
-        num_codes,
-        num_samples=None,
-        temperature=1.0,
-        groups=None,
-        decay=0.999,
-        commitment_weight=0.25,
-        initializer="data",
-        dead_code_threshold=0.0,
-        seed=None,
+        num_codes: int,
+        num_samples: int | None = None,
+        temperature: float | LearningRateSchedule = 1.0,
+        groups: int | Whole | None = None,
+        decay: float = 0.999,
+        commitment_weight: float = 0.25,
+        initializer: keras.initializers.Initializer | str = "data",
+        dead_code_threshold: float = 0.0,
+        seed: int | None = None,
         **kwargs,
     ):
         super().__init__(
@@ -172,14 +174,18 @@ class VQEMBottleneck(CodebookBottleneck):
         self.temperature.build(self)
 
     @property
-    def codebook(self):
+    def codebook(self) -> keras.Variable:
         """The codebooks [C, K, d]; C is 1 unless `groups` has several of them."""
         return self.ema.vectors
 
     @property
-    def counts(self):
+    def counts(self) -> keras.Variable:
         """Moving averages [C, K] of how many vectors of a batch each code gets."""
         return self.ema.counts
+
+    @property
+    def codebook_weights(self) -> list[keras.Variable]:
+        return [self.ema.vectors, self.ema.counts]
 
     def _read_codebook(self):
         return self.ema.read()

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 from keras_vqem.layers.likelihoods.pixel_likelihood import PixelLikelihood, draw
 
@@ -38,11 +39,13 @@ class CategoricalPixels(PixelLikelihood):
     """
 
     @property
-    def parameters(self):
+    def parameters(self) -> int:
         """How many numbers a pixel needs."""
         return self.channels * (self.levels + 1)
 
-    def log_prob(self, outputs, images, base=None):
+    def log_prob(
+        self, outputs: ArrayLike, images: ArrayLike, base: ArrayLike | None = None
+    ) -> tf.Tensor:
         """Log probability of each pixel, its channels together.
 
         Args:
@@ -61,7 +64,7 @@ class CategoricalPixels(PixelLikelihood):
         nats = ops.sparse_categorical_crossentropy(images, logits, from_logits=True)
         return -ops.sum(nats, axis=-1)
 
-    def mean(self, outputs, base=None):
+    def mean(self, outputs: ArrayLike, base: ArrayLike | None = None) -> tf.Tensor:
         """Expected value of each channel.
 
         Args:
@@ -74,7 +77,9 @@ class CategoricalPixels(PixelLikelihood):
         p = ops.softmax(self._logits(outputs, base))
         return ops.matmul(p, np.arange(self.levels, dtype="float32"))
 
-    def sample(self, outputs, seed, base=None):
+    def sample(
+        self, outputs: ArrayLike, seed: ArrayLike, base: ArrayLike | None = None
+    ) -> tf.Tensor:
         """Draws an image.
 
         Args:

@@ -1,9 +1,11 @@
 """The discretized mixture of logistics of PixelCNN++."""
 
 import keras
+import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
-from keras_vqem.layers.checks import whole_number
+from keras_vqem.checks import whole_number
 from keras_vqem.layers.likelihoods.pixel_likelihood import PixelLikelihood, draw
 
 
@@ -42,16 +44,20 @@ class LogisticMixture(PixelLikelihood):
         - [Salimans et al., 2017](https://arxiv.org/abs/1701.05517)
     """
 
-    def __init__(self, num_mixtures=5, levels=256, spread=None):
+    def __init__(
+        self, num_mixtures: int = 5, levels: int = 256, spread: float | None = None
+    ):
         super().__init__(levels, spread)
         self.num_mixtures = whole_number("num_mixtures", num_mixtures, 1)
 
     @property
-    def parameters(self):
+    def parameters(self) -> int:
         """How many numbers a pixel needs."""
         return (1 + 3 * self.channels) * self.num_mixtures
 
-    def log_prob(self, outputs, images, base=None):
+    def log_prob(
+        self, outputs: ArrayLike, images: ArrayLike, base: ArrayLike | None = None
+    ) -> tf.Tensor:
         """Log probability of each pixel, its channels together.
 
         Args:
@@ -88,7 +94,7 @@ class LogisticMixture(PixelLikelihood):
         nats = ops.logsumexp(joint, axis=0) - ops.logsumexp(logits, axis=0)
         return ops.reshape(nats, ops.shape(outputs)[:-1])
 
-    def mean(self, outputs, base=None):
+    def mean(self, outputs: ArrayLike, base: ArrayLike | None = None) -> tf.Tensor:
         """Expected value of each channel, approximately.
 
         In each component green is centred as if red took its expected value, and blue
@@ -118,7 +124,9 @@ class LogisticMixture(PixelLikelihood):
             values.append(ops.sum(p * expected, axis=0))
         return self._from_unit(self._pixels(values, outputs))
 
-    def sample(self, outputs, seed, base=None):
+    def sample(
+        self, outputs: ArrayLike, seed: ArrayLike, base: ArrayLike | None = None
+    ) -> tf.Tensor:
         """Draws an image.
 
         Args:

@@ -9,7 +9,7 @@ import math
 import tensorflow as tf
 from keras import ops
 
-from keras_vqem.layers.checks import integers, whole_number
+from keras_vqem.checks import integers, whole_number
 
 # Bounds of log-scales, in [-1, 1] units. At the lower one a logistic lies within one
 # of 256 levels (PixelCNN++ has the same bound); at the upper one it is flat.
@@ -32,7 +32,7 @@ class PixelLikelihood:
 
     channels = 3
 
-    def __init__(self, levels=256, spread=None):
+    def __init__(self, levels: int = 256, spread: float | None = None):
         self.levels = whole_number("levels", levels, 2, "8-bit images have 256.")
         self.spread = self.levels / 8 if spread is None else float(spread)
         if not self.spread > 0:

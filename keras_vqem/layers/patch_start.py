@@ -8,12 +8,94 @@ import dataclasses
 
 import numpy as np
 
-from keras_vqem.layers.patch_compressor import to_patches
+from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
+from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
+from keras_vqem.layers.bottlenecks.gaussian_bottleneck import GaussianBottleneck
+from keras_vqem.layers.bottlenecks.groupings import Slices
+from keras_vqem.layers.bottlenecks.vqem_bottleneck import VQEMBottleneck
+from keras_vqem.layers.patch_compressor import PatchCompressor, to_patches
+from keras_vqem.layers.patch_decompressor import PatchDecompressor
 
 # Of one k-means: enough for a start that training improves on.
 VECTORS, ROUNDS = 30_000, 20
 # What the moving averages of the codebook start with, in vectors of a batch.
 BATCH = 4096
+
+
+def init_from_patches(
+    compressor: PatchCompressor,
+    bottleneck: CodebookBottleneck | GaussianBottleneck,
+    decompressor: PatchDecompressor,
+    images,
+    noise: float,
+    seed: int = 0,
+):
+    """Gives three built layers a start from patches of images.
+
+    Args:
+        compressor: Its linear path becomes the principal components of patches.
+        bottleneck: Its codebooks become k-means of groups of components; a
+            `GaussianBottleneck` becomes that of probabilistic PCA.
+        decompressor: Its linear path undoes the compressor's.
+        images: uint8 [N, H, W, 3].
+        noise: Standard deviation of a pixel's noise, where pixels go from -1 to 1; for
+            a `GaussianBottleneck`.
+        seed: Seed of k-means.
+    """
+    groups = bottleneck.groups if isinstance(bottleneck, DiscreteBottleneck) else None
+    gaussian = isinstance(bottleneck, GaussianBottleneck)
+    nearest = isinstance(bottleneck, CodebookBottleneck)
+    if not (
+        isinstance(compressor, PatchCompressor)
+        and isinstance(decompressor, PatchDecompressor)
+        and (gaussian or nearest and type(groups) is Slices)
+    ):
+        parts = (compressor, decompressor, bottleneck)
+        names = ", ".join(type(part).__name__ for part in parts)
+        raise ValueError(
+            f"Starting from patches needs a PatchCompressor, a PatchDecompressor "
+            f"and a codebook for each group, a VQEMBottleneck or VQBottleneck with "
+            f"groups=Slices(n); or a GaussianBottleneck. Received {names} with "
+            f"groups {groups!r}."
+        )
+    if gaussian:
+        _init_gaussian(compressor, bottleneck, decompressor, images, noise, seed)
+        return
+    start = find(
+        images,
+        compressor.patch_size,
+        groups.num_groups,
+        bottleneck.num_codes,
+        bottleneck.codebook.shape[-1],
+        seed,
+    )
+    inward = start.basis / decompressor.unit
+    compressor.linear.set_weights([inward, -start.mean @ inward])
+    decompressor.linear.set_weights([start.basis.T, start.mean])
+    bottleneck.codebook.assign(start.codebooks / decompressor.unit)
+    if isinstance(bottleneck, VQEMBottleneck):
+        bottleneck.counts.assign(start.counts)
+
+
+def _init_gaussian(compressor, bottleneck, decompressor, images, noise, seed):
+    kernel, bias = (np.array(w) for w in bottleneck.get_weights())
+    latents = len(bias) // 2
+    size = min(compressor.code_dim, latents)
+    start = find_gaussian(images, compressor.patch_size, size, noise, seed)
+    used = len(start.log_variances)
+    # The compressor's first outputs are the means; what the others will be is for
+    # the network to find.
+    kernel[:used], kernel[:used, :used] = 0.0, np.eye(used)
+    bias[latents : latents + used] = start.log_variances
+    bottleneck.set_weights([kernel, bias])
+    for layer, matrix, shift in (
+        (compressor.linear, start.inward, start.inward_bias),
+        (decompressor.linear, start.outward / decompressor.unit, start.mean),
+    ):
+        weights = [np.zeros_like(w) for w in layer.get_weights()]
+        weights[0][: matrix.shape[0], : matrix.shape[1]] = matrix
+        weights[1][: len(shift)] = shift
+        layer.set_weights(weights)
 
 
 @dataclasses.dataclass

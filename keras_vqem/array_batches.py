@@ -25,7 +25,7 @@ class ArrayBatches:
 
     Example:
 
-    >>> from keras_vqem.images import ArrayBatches
+    >>> from keras_vqem.array_batches import ArrayBatches
     >>> codes = np.zeros((100, 8, 8, 10), "uint8")
     >>> batches = ArrayBatches({"symbols": codes}, 32)
     >>> print(batches.summary())
