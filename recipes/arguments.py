@@ -58,6 +58,23 @@ def positive(text):
 positive.__name__ = "integer"  # argparse shows it: "invalid integer value: 'x'"
 
 
+def add_number(group, flag, default, help, type=None):
+    """Adds a flag that takes a number.
+
+    Args:
+        group: Parser or group of a parser.
+        flag: Name of the flag.
+        default: Default value. Unless `type` says otherwise, a flag whose default is
+            an integer takes integers of at least 1.
+        help: What the number is; the default is added to it.
+        type: Function from a str to a number.
+    """
+    kind = type or (float if isinstance(default, float) else positive)
+    help = f"{help} (default: %(default)s)"
+    metavar = "X" if kind is float else "N"
+    group.add_argument(flag, type=kind, default=default, metavar=metavar, help=help)
+
+
 # Runs.
 
 
@@ -75,20 +92,8 @@ def add_run_arguments(parser, epochs, average):
         action="store_true",
         help="continue the run in that folder after its last complete epoch",
     )
-    add(
-        "--epochs",
-        type=positive,
-        default=epochs,
-        metavar="N",
-        help="number of epochs of the whole run (default: %(default)s)",
-    )
-    add(
-        "--seed",
-        type=int,
-        default=1,
-        metavar="N",
-        help="seed of weights, batches and noise (default: %(default)s)",
-    )
+    add_number(parser, "--epochs", epochs, "number of epochs of the whole run")
+    add_number(parser, "--seed", 1, "seed of weights, batches and noise", type=int)
     add(
         "--strategy",
         default="none",
@@ -100,13 +105,7 @@ def add_run_arguments(parser, epochs, average):
         action="store_true",
         help="compile the training step with XLA; not together with a strategy",
     )
-    add(
-        "--average",
-        type=positive,
-        default=average,
-        metavar="N",
-        help="number of last checkpoints to average at the end (default: %(default)s)",
-    )
+    add_number(parser, "--average", average, "number of last checkpoints to average")
 
 
 def run_options(arguments):
@@ -144,13 +143,7 @@ def add_learning_arguments(parser, learning_rate, warmup_steps):
     """
     group = parser.add_argument_group("learning")
     add = group.add_argument
-    add(
-        "--learning-rate",
-        type=float,
-        default=learning_rate,
-        metavar="RATE",
-        help="highest learning rate (default: %(default)s)",
-    )
+    add_number(group, "--learning-rate", learning_rate, "highest learning rate")
     add(
         "--warmup-steps",
         type=positive,
@@ -165,14 +158,7 @@ def add_learning_arguments(parser, learning_rate, warmup_steps):
         help="fall of the learning rate after that (default: %(default)s, as in the "
         "paper)",
     )
-    add(
-        "--final",
-        type=float,
-        default=0.05,
-        metavar="SHARE",
-        help="share of the highest learning rate that is left at the end of an "
-        "exponential fall (default: %(default)s)",
-    )
+    add_number(group, "--final", 0.05, "share of the learning rate left at the end")
     return group
 
 
@@ -228,21 +214,14 @@ def adam(run, arguments, steps, warmup_steps):
 def add_em_arguments(group, num_samples, temperature, dead_code_threshold):
     """Adds the arguments of `VQEMBottleneck`, with these defaults."""
     add = group.add_argument
-    add(
+    add_number(
+        group,
         "--num-samples",
+        num_samples,
+        "number of draws of soft EM; 0 is hard EM",
         type=int,
-        default=num_samples,
-        metavar="N",
-        help="number of draws of soft EM per vector; 0 is hard EM "
-        "(default: %(default)s)",
     )
-    add(
-        "--temperature",
-        type=float,
-        default=temperature,
-        metavar="T",
-        help="temperature of soft EM (default: %(default)s)",
-    )
+    add_number(group, "--temperature", temperature, "temperature of soft EM")
     add(
         "--final-temperature",
         type=float,
@@ -250,29 +229,15 @@ def add_em_arguments(group, num_samples, temperature, dead_code_threshold):
         help="temperature at the end of an exponential fall over the run "
         "(default: no fall)",
     )
-    add(
-        "--decay",
-        type=float,
-        default=0.99,
-        metavar="SHARE",
-        help="share of the codebook's moving averages that stays in each step "
-        "(default: %(default)s)",
-    )
-    add(
+    add_number(group, "--decay", 0.99, "share of the codebook's averages kept per step")
+    add_number(
+        group,
         "--dead-code-threshold",
-        type=float,
-        default=dead_code_threshold,
-        metavar="COUNT",
-        help="codes whose average count falls below this are replaced "
-        "(default: %(default)s)",
+        dead_code_threshold,
+        "average count below which a code is replaced",
     )
-    add(
-        "--commitment-weight",
-        type=float,
-        default=0.25,
-        metavar="WEIGHT",
-        help="weight of the loss that keeps vectors close to their codes "
-        "(default: %(default)s)",
+    add_number(
+        group, "--commitment-weight", 0.25, "weight of vectors' distance to their codes"
     )
 
 
@@ -327,13 +292,7 @@ def add_sizes(parser, **defaults):
     """Adds sizes of a network, some of `SIZES`, with these defaults."""
     group = parser.add_argument_group("network")
     for name, default in defaults.items():
-        group.add_argument(
-            f"--{name.replace('_', '-')}",
-            type=float if name == "dropout" else positive,
-            default=default,
-            metavar="SHARE" if name == "dropout" else "N",
-            help=f"{SIZES[name]} (default: %(default)s)",
-        )
+        add_number(group, f"--{name.replace('_', '-')}", default, SIZES[name])
 
 
 def sizes(arguments):
@@ -353,13 +312,11 @@ def add_translation_arguments(parser, warmup_steps, average):
         help="folder made by prepare_translation.py or distill.py",
     )
     add_run_arguments(parser, epochs=20, average=average)
-    parser.add_argument(
+    add_number(
+        parser,
         "--validate-every",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="number of epochs from one translation of the validation set to the next "
-        "(default: %(default)s)",
+        1,
+        "number of epochs from one validation to the next",
     )
     add_sizes(
         parser,
@@ -370,35 +327,18 @@ def add_translation_arguments(parser, warmup_steps, average):
         num_decoder_layers=4,
         dropout=0.2,
     )
-    add = add_learning_arguments(parser, 0.003, warmup_steps).add_argument
-    add_batch_arguments(add, max_shapes=16)
-    add(
-        "--label-smoothing",
-        type=float,
-        default=0.1,
-        metavar="SHARE",
-        help="share of each label that is spread over the vocabulary "
-        "(default: %(default)s)",
+    learning = add_learning_arguments(parser, 0.003, warmup_steps)
+    add_batch_arguments(learning, max_shapes=16)
+    add_number(
+        learning, "--label-smoothing", 0.1, "share of each label spread over all ids"
     )
 
 
-def add_batch_arguments(add, max_shapes):
-    """Adds the sizes of batches of sentences, by the method `add` of a group."""
-    add(
-        "--tokens-per-batch",
-        type=positive,
-        default=2048,
-        metavar="N",
-        help="most tokens, padding included, per side of a batch "
-        "(default: %(default)s)",
-    )
-    add(
-        "--max-shapes",
-        type=positive,
-        default=max_shapes,
-        metavar="N",
-        help="most shapes of batches; XLA compiles each of them once "
-        "(default: %(default)s)",
+def add_batch_arguments(group, max_shapes):
+    """Adds the sizes of batches of sentences."""
+    add_number(group, "--tokens-per-batch", 2048, "most tokens per side of a batch")
+    add_number(
+        group, "--max-shapes", max_shapes, "most shapes of batches; XLA compiles each"
     )
 
 
@@ -446,15 +386,9 @@ def add_image_run_arguments(parser, learning_rate, warmup_steps, batch_size):
     add_image_data_arguments(parser)
     # Epochs are few, and each changes much: the last one is the best.
     add_run_arguments(parser, epochs=6, average=1)
-    add = add_learning_arguments(parser, learning_rate, warmup_steps).add_argument
-    add(
-        "--batch-size",
-        type=positive,
-        default=batch_size,
-        metavar="N",
-        help="number of images per batch (default: %(default)s)",
-    )
-    add(
+    learning = add_learning_arguments(parser, learning_rate, warmup_steps)
+    add_number(learning, "--batch-size", batch_size, "number of images per batch")
+    learning.add_argument(
         "--steps-per-epoch",
         type=positive,
         metavar="N",

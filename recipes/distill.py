@@ -17,7 +17,7 @@ import re
 import sys
 from pathlib import Path
 
-from arguments import make_parser, positive, user_errors
+from arguments import add_number, make_parser, user_errors
 
 
 def shard(text):
@@ -31,7 +31,6 @@ def shard(text):
 def main(arguments=None):
     parser = make_parser(__doc__)
     add, folder = parser.add_argument, {"type": Path, "metavar": "DIR"}
-    number = {"type": positive, "metavar": "N"}
     add(
         "--data",
         **folder,
@@ -46,18 +45,8 @@ def main(arguments=None):
         help="the teacher: folder of a finished run, .keras file or preset",
     )
     add("--output", **folder, required=True, help="folder to write")
-    add(
-        "--num-beams",
-        **number,
-        default=4,
-        help="number of beams of the teacher's search (default: %(default)s)",
-    )
-    add(
-        "--batch-size",
-        **number,
-        default=64,
-        help="number of lines translated at a time (default: %(default)s)",
-    )
+    add_number(parser, "--num-beams", 4, "number of beams of the teacher's search")
+    add_number(parser, "--batch-size", 64, "number of lines translated at a time")
     add(
         "--shard",
         type=shard,

@@ -19,7 +19,7 @@ depth and the temperature: 611 of the 5,000 had served for these.
 import pathlib
 import time
 
-from arguments import make_parser, positive, user_errors
+from arguments import add_number, make_parser, user_errors
 
 SENTENCE = ["the thirty-first of October, fifteen seventeen"]  # to time
 SIZES = {"hidden_dim": 128, "num_heads": 4, "intermediate_dim": 256, "dropout": 0.0}
@@ -96,7 +96,7 @@ def train(model, batches, steps):
 @user_errors
 def main(arguments=None):
     parser = make_parser(__doc__)
-    add, number = parser.add_argument, {"type": positive, "metavar": "N"}
+    add = parser.add_argument
     names = ["Transformer", "LatentNMT"]
     add(
         "--models",
@@ -105,32 +105,10 @@ def main(arguments=None):
         default=names,
         help="which of the models to train (default: both)",
     )
-    add(
-        "--steps",
-        **number,
-        default=800,
-        help="number of training steps per model (default: %(default)s)",
-    )
-    add(
-        "--pairs",
-        **number,
-        default=100_000,
-        help="number of training pairs (default: %(default)s)",
-    )
-    add(
-        "--tokens-per-batch",
-        **number,
-        default=2048,
-        help="most tokens, padding included, per side of a batch "
-        "(default: %(default)s)",
-    )
-    add(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="seed of weights, batches and noise (default: %(default)s)",
-    )
+    add_number(parser, "--steps", 800, "number of training steps per model")
+    add_number(parser, "--pairs", 100_000, "number of training pairs")
+    add_number(parser, "--tokens-per-batch", 2048, "most tokens per side of a batch")
+    add_number(parser, "--seed", 0, "seed of weights, batches and noise", type=int)
     add("--json", type=pathlib.Path, metavar="FILE", help="write the results there")
     arguments = parser.parse_args(arguments)
 

@@ -19,7 +19,13 @@ languages together is learned from the training lines that stay. The folder is r
 
 from pathlib import Path
 
-from arguments import add_batch_arguments, make_parser, positive, user_errors
+from arguments import (
+    add_batch_arguments,
+    add_number,
+    make_parser,
+    positive,
+    user_errors,
+)
 
 # Names of the splits in the folder, in tfds and in the grammar of numbers.
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
@@ -28,7 +34,7 @@ SIDES = ("source", "target")
 
 def parse(arguments):
     parser = make_parser(__doc__)
-    add, number = parser.add_argument, {"type": positive, "metavar": "N"}
+    add = parser.add_argument
     add("--output", type=Path, required=True, metavar="DIR", help="folder to write")
     for split in SPLITS:
         for side in SIDES:
@@ -36,7 +42,12 @@ def parse(arguments):
             add(f"--{split}-{side}", type=Path, metavar="FILE", help=help)
     add("--tfds", metavar="NAME", help="data set such as wmt14_translate/de-en")
     add("--data", type=Path, metavar="DIR", help="folder where tfds has prepared it")
-    add("--numbers", **number, help="generate N training pairs, no data needed")
+    add(
+        "--numbers",
+        type=positive,
+        metavar="N",
+        help="generate N training pairs, no data needed",
+    )
     add(
         "--languages",
         nargs=2,
@@ -44,32 +55,21 @@ def parse(arguments):
         metavar=("FROM", "TO"),
         help="source and target language (default: en de)",
     )
-    add(
-        "--vocabulary",
-        **number,
-        default=4000,
-        help="number of ids in the vocabulary (default: %(default)s)",
-    )
+    add_number(parser, "--vocabulary", 4000, "number of ids in the vocabulary")
     add(
         "--tokenizer",
         type=Path,
         metavar="FILE",
         help="use the vocabulary in this tokenizer.model instead of learning one",
     )
-    add(
-        "--max-tokens",
-        **number,
-        default=250,
-        help="most tokens per side of a training pair (default: %(default)s)",
-    )
+    add_number(parser, "--max-tokens", 250, "most tokens per side of a training pair")
     summary = parser.add_argument_group("the summary of training batches")
-    add_batch_arguments(summary.add_argument, max_shapes=12)
-    summary.add_argument(
+    add_batch_arguments(summary, max_shapes=12)
+    add_number(
+        summary,
         "--length-multiple",
-        **number,
-        default=1,
-        help="number that target lengths are multiples of, 2 ** n_c for LatentNMT "
-        "(default: %(default)s)",
+        1,
+        "divisor of target lengths: 2 ** n_c for LatentNMT",
     )
     options = parser.parse_args(arguments)
 

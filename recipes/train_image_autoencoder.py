@@ -16,10 +16,10 @@ from arguments import (
     adam,
     add_em_arguments,
     add_image_run_arguments,
+    add_number,
     em_bottleneck,
     image_data,
     make_parser,
-    positive,
     run_options,
     user_errors,
 )
@@ -31,8 +31,8 @@ WARMUP_STEPS = 200  # in a run that is long enough
 def parse(arguments):
     parser = make_parser(__doc__)
     add_image_run_arguments(parser, 0.003, WARMUP_STEPS, batch_size=64)
-    number = {"type": positive, "metavar": "N"}
-    add = parser.add_argument_group("network").add_argument
+    network = parser.add_argument_group("network")
+    add = network.add_argument
     add(
         "--network",
         choices=["patch", "paper"],
@@ -47,36 +47,11 @@ def parse(arguments):
         help="distribution of pixels: mixture of logistics, or softmax over 256 values "
         "(default: %(default)s)",
     )
-    add(
-        "--num-mixtures",
-        **number,
-        default=5,
-        help="number of logistics per mixture (default: %(default)s)",
-    )
-    add(
-        "--channels",
-        **number,
-        default=128,
-        help="number of channels on the grid of cells (default: %(default)s)",
-    )
-    add(
-        "--num-blocks",
-        **number,
-        default=2,
-        help="number of residual blocks on the grid of cells (default: %(default)s)",
-    )
-    add(
-        "--pixel-channels",
-        **number,
-        default=32,
-        help="number of channels on the grid of pixels (default: %(default)s)",
-    )
-    add(
-        "--num-pixel-blocks",
-        **number,
-        default=2,
-        help="number of residual blocks on the grid of pixels (default: %(default)s)",
-    )
+    add_number(network, "--num-mixtures", 5, "number of logistics per mixture")
+    add_number(network, "--channels", 128, "number of channels on cells")
+    add_number(network, "--num-blocks", 2, "number of residual blocks on cells")
+    add_number(network, "--pixel-channels", 32, "number of channels on pixels")
+    add_number(network, "--num-pixel-blocks", 2, "number of residual blocks on pixels")
     codes = parser.add_argument_group("codes")
     add = codes.add_argument
     add(
@@ -86,18 +61,8 @@ def parse(arguments):
         help="how vectors become codes: EM or gradient; gaussian is a VAE "
         "(default: %(default)s)",
     )
-    add(
-        "--code-dim",
-        **number,
-        default=16,
-        help="size of a code's vector (default: %(default)s)",
-    )
-    add(
-        "--latent-dim",
-        **number,
-        default=64,
-        help="number of a VAE's latents per cell (default: %(default)s)",
-    )
+    add_number(codes, "--code-dim", 16, "size of a code's vector")
+    add_number(codes, "--latent-dim", 64, "number of a VAE's latents per cell")
     add_em_arguments(codes, num_samples=5, temperature=0.1, dead_code_threshold=0.01)
     return parser.parse_args(arguments)
 

@@ -19,10 +19,10 @@ from functools import partial
 from arguments import (
     adam,
     add_em_arguments,
+    add_number,
     add_translation_arguments,
     em_bottleneck,
     make_parser,
-    positive,
     run_options,
     sizes,
     steps_for,
@@ -37,7 +37,7 @@ def parse(arguments):
     # Codes change their meaning from epoch to epoch: the mean of many is of no use.
     add_translation_arguments(parser, WARMUP_STEPS, average=2)
     codes = parser.add_argument_group("codes")
-    add, number = codes.add_argument, {"type": positive, "metavar": "N"}
+    add = codes.add_argument
     add(
         "--teacher",
         metavar="RUN",
@@ -50,24 +50,11 @@ def parse(arguments):
         help="how vectors become codes: EM, gradient, Gumbel-Softmax or semantic "
         "hashing (default: %(default)s)",
     )
-    add(
-        "--num-codes",
-        **number,
-        default=512,
-        help="number of codes in the codebook (default: %(default)s)",
-    )
+    add_number(codes, "--num-codes", 512, "number of codes in the codebook")
     add_em_arguments(codes, num_samples=10, temperature=5.0, dead_code_threshold=0.05)
-    add(
-        "--num-compress-steps",
-        **number,
-        default=3,
-        help="n_c: one code for 2 ** n_c tokens (default: %(default)s)",
-    )
-    add(
-        "--num-predictor-layers",
-        **number,
-        default=2,
-        help="number of Transformer blocks that predict codes (default: %(default)s)",
+    add_number(codes, "--num-compress-steps", 3, "n_c: one code for 2 ** n_c tokens")
+    add_number(
+        codes, "--num-predictor-layers", 2, "number of blocks that predict codes"
     )
     add(
         "--attend-source",
@@ -81,13 +68,11 @@ def parse(arguments):
         help="first steps in which fewer and fewer sentences skip the bottleneck "
         f"(default: {BYPASS_STEPS}, at most a third of the run)",
     )
-    add(
+    add_number(
+        codes,
         "--predicted-share",
-        type=float,
-        default=0.0,
-        metavar="SHARE",
-        help="share of sentences decoded from predicted codes after that "
-        "(default: %(default)s)",
+        0.0,
+        "share of sentences then decoded from predicted codes",
     )
     return parser.parse_args(arguments)
 

@@ -96,8 +96,8 @@ def loss_in_bits(logs):
     Example:
 
     >>> from keras_vqem.training import loss_in_bits
-    >>> loss_in_bits({"loss": 8 * np.log(2), "reconstruction_bits_per_dim": 8.0})
-    {'loss': 8.0, 'reconstruction_bits_per_dim': 8.0}
+    >>> loss_in_bits({"loss": math.log(2), "bits_per_symbol": 1.0})
+    {'loss': 1.0, 'bits_per_symbol': 1.0}
     """
     nats = ("loss", "bottleneck_loss")
     return {
