@@ -4,6 +4,8 @@ import json
 import os
 import pathlib
 
+from keras_vqem import quiet
+
 
 def _configured_backend():
     """Returns the backend that Keras is set to, from the places where it looks."""
@@ -34,6 +36,7 @@ def _require_tensorflow_backend():
         ) from cause
 
 
+quiet.start()
 _require_tensorflow_backend()
 
 from keras_vqem import decoding, images, layers, models, text, zoo  # noqa: E402

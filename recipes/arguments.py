@@ -6,6 +6,7 @@ Recipes alone import this module. It imports the library inside functions, so th
 
 import argparse
 import functools
+import os
 import pathlib
 import sys
 
@@ -14,18 +15,29 @@ import sys
 MAY_DIFFER = ("average", "run", "validate_every")
 
 
+class Parser(argparse.ArgumentParser):
+    def parse_args(self, args=None, namespace=None):
+        options = super().parse_args(args, namespace)
+        # Before the recipe imports TensorFlow: keras_vqem starts it quietly.
+        import keras_vqem  # noqa: F401
+
+        return options
+
+
 def make_parser(doc):
-    """The parser of a recipe.
+    """The parser of a recipe, to be made before anything imports TensorFlow.
+
+    Unless --verbose is given, TensorFlow starts quietly.
 
     Args:
         doc: The docstring of the recipe, shown by --help as it is.
     """
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--verbose", action="store_true", help="show where an error was raised"
-    )
+    if "--verbose" not in sys.argv and "keras_vqem" not in sys.modules:
+        os.environ["KERAS_VQEM_QUIET"] = "1"
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = Parser(description=doc, formatter_class=raw)
+    verbose_help = "show TensorFlow's log messages, and where an error was raised"
+    parser.add_argument("--verbose", action="store_true", help=verbose_help)
     return parser
 
 

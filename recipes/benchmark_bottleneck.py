@@ -20,7 +20,6 @@ to compute. Every contestant (bottleneck_contestants.py) lives in a process of i
 with the same data, start and number of threads, and they take turns.
 """
 
-import argparse
 import importlib.util
 import pathlib
 import signal
@@ -28,6 +27,7 @@ import sys
 import tempfile
 
 import bottleneck_contestants as contestants
+from arguments import make_parser
 
 STEPS_PER_ROUND = 2
 WARM_UP_STEPS = 3
@@ -210,7 +210,7 @@ def text(result):
 
 
 def parse(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser = make_parser(__doc__.partition("\n\n")[0])
     add = parser.add_argument
     peers_help = "Python interpreter that has the peers (default: peers are left out)"
     add("--peers", metavar="PYTHON", help=peers_help)

@@ -11,9 +11,10 @@ predicts as many codes as 27 tokens and the end of the sentence need, and then t
 of the codes. Run it while nothing else runs, and compare ratios, not milliseconds.
 """
 
-import argparse
 import pathlib
 import tempfile
+
+from arguments import make_parser
 
 
 class Vocabulary:
@@ -107,9 +108,7 @@ def contestants(arguments, folder):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     add = parser.add_argument
     for name, default, text in (
         ("hidden-dim", 512, "size of embeddings and hidden states"),

@@ -7,10 +7,9 @@ themselves, forward and backward, in turns with the whole step; shares are those
 sum of the parts.
 """
 
-import argparse
 from pathlib import Path
 
-from arguments import add_image_data_arguments, image_data
+from arguments import add_image_data_arguments, image_data, make_parser
 
 
 def parts(model, images):
@@ -68,8 +67,7 @@ def parts(model, images):
 
 
 def main(arguments=None):
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = make_parser(__doc__)
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
     model_help = "run of train_image_autoencoder.py, .keras file or preset"
     add("--model", required=True, metavar="RUN", help=model_help)

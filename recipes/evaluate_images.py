@@ -10,11 +10,10 @@ bound, stands below the table. A VAE gets the ELBO and the importance-weighted b
 ImageTransformer its exact bits.
 """
 
-import argparse
 import dataclasses
 from pathlib import Path
 
-from arguments import add_image_data_arguments, image_data
+from arguments import add_image_data_arguments, image_data, make_parser
 
 
 def evaluate_codes(options, model, train, images):
@@ -76,9 +75,7 @@ def cell(value):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
     add(
         "--model",

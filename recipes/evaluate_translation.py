@@ -13,8 +13,9 @@ good as its codes allow) and from random codes (what its decoder knows without t
 With --rescore a Transformer chooses among the beams of each LatentNMT.
 """
 
-import argparse
 from pathlib import Path
+
+from arguments import make_parser
 
 
 def names_of(paths):
@@ -33,8 +34,7 @@ def _folder(path):
 
 
 def main(arguments=None):
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = make_parser(__doc__)
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
     model = {"type": Path, "action": "append", "required": True, "metavar": "RUN"}
     model_help = "finished run, .keras file or preset to measure; may be repeated"

@@ -13,14 +13,14 @@ itself, rounded weights and all. The third makes the model card: task and data, 
 was trained, the figures of the evaluation, and the notes (terms of the data, limits).
 """
 
-import argparse
 import json
 from pathlib import Path
 
+from arguments import make_parser
+
 
 def main(arguments=None):
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = make_parser(__doc__)
     add, file = parser.add_argument, {"type": Path, "metavar": "FILE"}
     run, output_help = {"type": Path, "metavar": "RUN"}, "folder of the preset"
     add("--output", type=Path, required=True, metavar="DIR", help=output_help)

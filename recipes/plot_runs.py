@@ -14,6 +14,8 @@ training achieved in its time.
 import argparse
 from pathlib import Path
 
+from arguments import make_parser
+
 LABELS = {
     "val_bleu": "BLEU, validation",
     "val_teacher_forced_bleu": "BLEU from codes of references, validation",
@@ -109,8 +111,7 @@ def plot(runs, metrics, against, output):
 
 
 def main(arguments=None):
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = make_parser(__doc__)
     add = parser.add_argument
     run = {"type": named_run, "action": "append", "required": True}
     run_help = f"name and folder of a run; may be repeated, up to {len(COLORS)} times"

@@ -15,7 +15,6 @@ seeds 0 to 9, hard EM came within 1 % of the inertia of k-means with 8, and soft
 within 1 % of exact soft EM with 8 (one draw) and 9 (ten draws).
 """
 
-import argparse
 import importlib.util
 import json
 import os
@@ -23,6 +22,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from arguments import make_parser
 
 NUM_CODES = 16
 TEMPERATURE = 1.0
@@ -206,8 +206,7 @@ def write(path, fill):
 
 
 def main(arguments=None):
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = make_parser(__doc__)
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
     add("--output", type=Path, default="out", metavar="DIR", help="picture folder: out")
     add("--json", type=Path, metavar="FILE", help="write the table as JSON too")

@@ -9,10 +9,9 @@ samples.png (new images) and inpainting.png (the lower half of test images imagi
 the upper one: original, given half, completions).
 """
 
-import argparse
 from pathlib import Path
 
-from arguments import add_image_data_arguments, image_data
+from arguments import add_image_data_arguments, image_data, make_parser
 
 
 def reconstructions(model, images, columns):
@@ -57,9 +56,7 @@ def inpainting(model, prior, images, completions, seed):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
     add(
         "--model",

@@ -9,12 +9,11 @@ and bytes that are not UTF-8 are read as U+FFFD. Without texts and without --fil
 reads standard input and answers as lines come. docs/serving.md starts the server.
 """
 
-import argparse
+from arguments import make_parser
 
 
 def main(arguments=None):
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = make_parser(__doc__)
     add = parser.add_argument
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--grpc", metavar="HOST:PORT", help="gRPC address of the server")

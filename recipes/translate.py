@@ -10,12 +10,11 @@ reads standard input and answers as lines come: type one and press Enter. The co
 `keras-vqem translate` is the same.
 """
 
-import argparse
+from arguments import make_parser
 
 
 def main(arguments=None):
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = make_parser(__doc__)
     from keras_vqem.command import translate
 
     translate.add_arguments(parser)

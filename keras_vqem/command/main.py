@@ -1,18 +1,20 @@
 """keras-vqem: translate, zoo, demo, export."""
 
 import argparse
-import os
+
+from keras_vqem.command import demo, export, translate, zoo
 
 
 def main(arguments=None):
-    # Said before TensorFlow is imported: its greetings are not for users.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    from keras_vqem.command import demo, export, translate, zoo
-
+    # Read by keras_vqem/quiet.py, which runs before this: here it is only allowed.
+    shared = argparse.ArgumentParser(add_help=False)
+    help = "print TensorFlow's log messages too"
+    shared.add_argument("--verbose", action="store_true", help=help)
     parser = argparse.ArgumentParser(
         prog="keras-vqem",
         description="Trained vector-quantized models: try, translate, export. "
         "Training and measuring are scripts: see recipes/.",
+        parents=[shared],
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, module in (
@@ -22,7 +24,9 @@ def main(arguments=None):
         ("zoo", zoo),
     ):
         summary = module.__doc__.splitlines()[0]
-        command = commands.add_parser(name, help=summary, description=module.__doc__)
+        command = commands.add_parser(
+            name, help=summary, description=module.__doc__, parents=[shared]
+        )
         module.add_arguments(command)
         command.set_defaults(run=module.run, parser=command)
     options = parser.parse_args(arguments)

@@ -231,7 +231,7 @@ def paper_accounting(
         codes = model.encode(part)
         samples = bottleneck.sample(model.compressed(part), num_samples)
         samples = ops.reshape(samples, (*codes.shape, num_samples))
-        draws = ops.moveaxis(samples, -1, 0)
+        draws = ops.unstack(samples, axis=-1)
         latents = ops.mean(ops.stack([model.latents(draw) for draw in draws]), axis=0)
         nats[0] -= np.sum(model.log_prob(part, latents))
         nats[1] += np.sum(prior.nats(codes, samples))

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text
 
+from keras_vqem import quiet
 from keras_vqem.files import replacing
 from keras_vqem.ids import EOS_ID, PAD_ID, UNKNOWN_ID
 from keras_vqem.text.lines import is_utf8
@@ -263,10 +264,11 @@ class SentencePieceTokenizer(keras.layers.Layer):
 
     def _set_proto(self, proto):
         try:
-            tokenizer = tensorflow_text.SentencepieceTokenizer(
-                proto, out_type=tf.int32, add_eos=True
-            )
-            size = int(tokenizer.vocab_size())
+            with quiet.held_back():  # SentencePiece logs that it normalizes nothing
+                tokenizer = tensorflow_text.SentencepieceTokenizer(
+                    proto, out_type=tf.int32, add_eos=True
+                )
+                size = int(tokenizer.vocab_size())
             first = [
                 piece.decode() for piece in tokenizer.id_to_string([0, 1, 2]).numpy()
             ]

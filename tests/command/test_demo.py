@@ -1,11 +1,13 @@
 """`keras-vqem demo` with the presets that ship."""
 
+import pytest
 import tensorflow as tf
 
 from keras_vqem.command import demo, main
 from keras_vqem.models import LatentNMT, Transformer
 
 
+@pytest.mark.slow
 def test_both_translations_and_their_codes_are_shown(tmp_path, capsys):
     path = tmp_path / "new" / "demo.png"
     main.main(["demo", "--output", str(path)])

@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras_vqem.images import shapes
 from tests.command import test_web as small
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak  # needs a browser, which .ci/run does not install
 
 
 def chromium():

@@ -295,6 +295,7 @@ def test_a_prior_of_other_codes_is_refused():
         make_model().sample(1, seed=(0, 0))
 
 
+@pytest.mark.slow
 def test_exported_model_does_what_the_model_does(images, with_prior, tmp_path):
     with_prior.export(tmp_path / "1")
     loaded = tf.saved_model.load(str(tmp_path / "1"))

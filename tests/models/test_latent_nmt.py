@@ -328,6 +328,7 @@ def test_half_precision_with_rows_of_padding(policy, rng):
     assert model.translate_ids(inputs["source_ids"], max_codes=2).shape[0] == 8
 
 
+@pytest.mark.slow
 def test_two_replicas_train_as_one(rng, strategy):
     replicas.assert_two_train_as_one(
         strategy,

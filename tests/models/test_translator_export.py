@@ -143,6 +143,7 @@ def test_codes_lead_back_to_words(model, served):
     assert none["translations"].shape == (2,)
 
 
+@pytest.mark.slow
 def test_a_new_process_needs_tensorflow_and_text_only(model, folder):
     script = f"""
 import json, sys, tensorflow as tf, tensorflow_text

@@ -1,7 +1,6 @@
 """A prepared folder of data and two untrained translators, small, for the recipes."""
 
 import importlib.util
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +11,6 @@ import keras_vqem
 from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer, TranslationData
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-sys.path.insert(0, str(RECIPES))  # as Python does for a script: they share a module
 
 
 @pytest.fixture(scope="session")

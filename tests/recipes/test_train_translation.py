@@ -87,6 +87,7 @@ def test_the_saved_model_is_the_mean_of_its_checkpoints(runs):
         np.testing.assert_allclose(weight, np.mean(values, axis=0), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_as_if_it_had_not(runs, tiny, recipe, capsys):
     whole = metrics(runs / "latent")
     run = runs / "latent"

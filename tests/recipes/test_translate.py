@@ -42,6 +42,7 @@ def test_line_breaks_in_translations_become_spaces(capfdbinary):
     assert capfdbinary.readouterr().out == b"a b \n\na b \n"
 
 
+@pytest.mark.slow
 def test_a_line_is_answered_at_once_and_a_closed_pipe_is_quiet(translate, tiny):
     command = [sys.executable, translate.__file__, "--model", str(tiny.teacher)]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)

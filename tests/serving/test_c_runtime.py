@@ -17,14 +17,14 @@ OPERATIONS = (
     / "python/ops/_sentencepiece_tokenizer.so"
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     compiler = shlex.split(os.environ.get("CC", "cc"))
-    assert shutil.which(compiler[0]), (
-        f"There is no C compiler {compiler[0]!r}. Install gcc or clang, or name one "
-        "in the environment variable CC."
-    )
+    if not shutil.which(compiler[0]):
+        pytest.skip("no C compiler")
     path = tmp_path_factory.mktemp("program") / "translate"
     library = tf.sysconfig.get_lib()
     command = [

@@ -49,6 +49,7 @@ def small(width=3, optimizer="sgd"):
     return model
 
 
+@pytest.mark.slow
 def test_a_new_process_goes_on_bit_for_bit(tmp_path):
     straight = new_model(jit_compile=True)
     tiny_run.fit(straight, 0, 4, callbacks=[Checkpoints(tmp_path)])

@@ -70,7 +70,9 @@ class LogisticMixture(PixelLikelihood):
             [B, H, W] float32, in nats.
         """
         logits, means, scales, couplings = self._split(outputs)
-        images = self._rows(self._check_images(images, outputs))[:, None]
+        # Not by `_rows`: TensorFlow logs an error when it transposes integers.
+        images = ops.unstack(self._check_images(images, outputs), axis=-1)
+        images = ops.reshape(ops.stack(images), (self.channels, 1, -1))
         base = self._base_rows(outputs, base)
         residuals = self._to_unit(images) - base
         centres = ops.stack(
