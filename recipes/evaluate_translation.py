@@ -53,10 +53,11 @@ def evaluate(options, paths, corpus):
         for num_beams in options.num_beams:
             row = f"{name}, {'greedy' if num_beams == 1 else f'{num_beams} beams'}"
             print(f"translating: {row}", file=sys.stderr, flush=True)
+            # All of them said: a preset may store others.
             choices = {"num_beams": num_beams}
-            settings = {"num_beams": num_beams}
-            if options.drop_repeats and hasattr(model, "encode_ids"):
-                choices["drop_repeats"] = settings["drop_repeats"] = True
+            if hasattr(model, "encode_ids"):
+                choices["drop_repeats"] = options.drop_repeats
+            settings = dict(choices)
             if rescorer is not None and num_beams > 1 and hasattr(model, "encode_ids"):
                 choices["rescorer"] = rescorer
                 settings["rescored_by"] = str(options.rescore)
