@@ -41,16 +41,16 @@ def answer_texts(model, texts, batch_size=64, **options):
         here = slice(start, start + len(row))
         start += len(row)
         score = lowest(scores[here])
-        translation = " ".join(filter(None, found[here]))
-        warnings = warnings_of(model, translation, score)
+        translation = joined(found[here])
         strange = [character for character in unknown if character in text]
-        if strange:
-            listed = " ".join(strange[:8]) + (" ..." if strange[8:] else "")
-            warnings.insert(0, f"the model does not know the characters {listed}")
-        if len(row) > len(split_sentences(text, max_words=len(text) + 1)):
-            warnings.insert(0, "a sentence is very long and was translated in parts")
+        warnings = warnings_of(model, text, strange, translation, score)
         answers.append(Answer(translation, score, warnings))
     return answers
+
+
+def joined(translations):
+    """Translations of sentences as one text."""
+    return " ".join(filter(None, translations))
 
 
 def lowest(scores):
@@ -59,13 +59,30 @@ def lowest(scores):
     return min(known, default=math.nan)
 
 
-def warnings_of(model, translation, score):
-    """Reasons to doubt a translation, a list of strings."""
+def warnings_of(model, text, unknown, translation, score):
+    """Reasons to doubt a translation.
+
+    Args:
+        model: The translator.
+        text: What was translated.
+        unknown: Its characters that the tokenizer does not know.
+        translation: The translation of `text`.
+        score: Its score.
+
+    Returns:
+        A list of strings.
+    """
+    warnings = []
+    if len(split_sentences(text)) > len(split_sentences(text, max_words=len(text) + 1)):
+        warnings.append("a sentence is very long and was translated in parts")
+    if unknown:
+        listed = " ".join(unknown[:8]) + (" ..." if unknown[8:] else "")
+        warnings.append(f"the model does not know the characters {listed}")
     if not translation:
-        return ["the translation is empty"]
-    if model.low_score is not None and score < model.low_score:
-        return [
+        warnings.append("the translation is empty")
+    elif model.low_score is not None and score < model.low_score:
+        warnings.append(
             f"the translation is probably wrong: its score {score:.2f} is below "
             f"{model.low_score:.2f}, which is low for text that the model knows"
-        ]
-    return []
+        )
+    return warnings

@@ -55,6 +55,9 @@ def with_generation_config(generate):
     def merged(self, source_ids, **options):
         return generate(self, source_ids, **{**self.generation_config, **options})
 
+    merged.options = list(inspect.signature(generate).parameters)[2:]
+    # `tf.function` would read defaults off the original and pass them as if given.
+    del merged.__wrapped__
     return merged
 
 
@@ -190,7 +193,7 @@ class Translator(TaskModel):
     @property
     def generation_options(self):
         """Names of the options of `generate`."""
-        return list(inspect.signature(self.generate).parameters)[1:]
+        return self.generate.options
 
     @property
     def generation_config(self):

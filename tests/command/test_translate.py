@@ -118,8 +118,9 @@ def test_mistakes_are_one_sentence(tmp_path, capsys):
 
 
 def test_an_empty_translation_and_a_text_without_words_are_told(latent):
-    assert answers.warnings_of(latent, "", math.nan) == ["the translation is empty"]
-    assert answers.warnings_of(latent, "x", latent.low_score + 0.1) == []
+    empty = answers.warnings_of(latent, "x", "", "", math.nan)
+    assert empty == ["the translation is empty"]
+    assert answers.warnings_of(latent, "x", "", "x", latent.low_score + 0.1) == []
     assert math.isnan(answers.lowest([math.nan]))
     [answer] = answers.answer_texts(latent, ["▁"])
     assert answer.translation == "" and "empty" in answer.warnings[-1]
