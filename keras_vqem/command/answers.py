@@ -34,7 +34,9 @@ def answer_texts(model, texts, batch_size=64, **options):
     """
     split = [split_sentences(text) for text in texts]
     sentences = [sentence for row in split for sentence in row]
-    found, scores = model.translate(sentences, batch_size, True, **options)
+    found, scores = model.translate(
+        sentences, batch_size, return_scores=True, **options
+    )
     unknown = model.tokenizer.unknown_characters("".join(texts))
     answers, start = [], 0
     for text, row in zip(texts, split, strict=True):

@@ -12,7 +12,8 @@ from keras_vqem.text import split_sentences
 
 # Attention and the teacher's steps grow with the text; a page should not hang.
 MAX_TOKENS = 128
-ROUNDS, NEIGHBOURS = 7, 6
+ROUNDS = 7
+TRIED, NEIGHBOURS = 64, 6  # codes
 
 
 class Sentences:
@@ -119,23 +120,23 @@ class Sentences:
         return {"text": written, "pieces": pieces}
 
     def neighbours(self, text, codes, place):
-        """The codes nearest to one of a row, and what each would write in its place."""
+        """The nearest codes that would write something else in the place of one."""
         if self.latent.bottleneck.groups.num_groups > 1:
             return {"neighbours": []}  # A vector then has several codes.
         vectors = self.latent.bottleneck.decode(tf.range(self.num_codes)[None])[0]
         distances = tf.norm(vectors - vectors[codes[place]], axis=-1).numpy()
-        nearest = [int(code) for code in np.argsort(distances, kind="stable")]
-        nearest = [code for code in nearest if code != codes[place]][:NEIGHBOURS]
+        # The code itself comes first.
+        nearest = np.argsort(distances, kind="stable")[:TRIED].tolist()
+        nearest = [codes[place], *(code for code in nearest if code != codes[place])]
         rows = np.repeat([codes], len(nearest), axis=0)
         rows[:, place] = nearest
         source_ids = tf.repeat(self._ids(self.latent, [text]), len(nearest), axis=0)
         ids = self._pieces_graph(source_ids, tf.constant(rows, "int32"))
-        return {
-            "neighbours": [
-                {"code": code, "writes": self._pieces(row, len(codes))[place]}
-                for code, row in zip(nearest, ids, strict=True)
-            ]
-        }
+        found = {}
+        for code, row in zip(nearest, ids, strict=True):
+            found.setdefault(self._pieces(row, len(codes))[place], code)
+        others = list(found.items())[1 : 1 + NEIGHBOURS]
+        return {"neighbours": [{"code": c, "writes": text} for text, c in others]}
 
     def _pieces(self, ids, count):
         """What is written from each of `count` codes: a list of strings."""

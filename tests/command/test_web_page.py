@@ -70,7 +70,9 @@ def test_a_visit(tmp_path, monkeypatch):
         shown = page.locator("#codes .writes").all_text_contents()
         assert shown == [piece or "(nothing)" for piece in pieces]
         page.get_by_label("Code 2", exact=True).focus()
-        expect(page.locator("#neighbours-list button")).to_have_count(6)
+        others = small.neighbours_of(latent, ids, codes, 1)[:6]
+        shown = [f"{one['code']} {one['writes'] or '(nothing)'}" for one in others]
+        expect(page.locator("#neighbours-list button")).to_have_text(shown)
         expect(page.locator("#doubts")).to_be_hidden()
 
         # Another code, another text; its new words are marked, and no others.
