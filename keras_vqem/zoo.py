@@ -10,17 +10,22 @@ class Entry:
     """What is known of a preset.
 
     Attributes:
-        name: For `from_preset`.
+        name: Name for `from_preset`.
         model: Name of its class in `keras_vqem.models`.
-        task, data: What it does, and what it was trained on.
-        megabytes: On disk.
-        metrics: A dict from names to numbers, measured with the preset itself.
+        task: What the model does.
+        data: What it was trained on.
+        terms: Terms of use, which follow from those of the data.
+        decoding: Dict of the options of `generate` that are stored in it.
+        megabytes: Size on disk.
+        metrics: Dict from names to numbers, measured with the preset itself.
     """
 
     name: str
     model: str
     task: str
     data: str
+    terms: str
+    decoding: dict
     megabytes: float
     metrics: dict
 
@@ -45,23 +50,35 @@ def _entry(name):
         record["model"]["class_name"],
         about.get("task", ""),
         about.get("data", ""),
+        about.get("terms", ""),
+        record["model"]["config"].get("generation_config", {}),
         sum(file.stat().st_size for file in folder.iterdir()) / 1e6,
         about.get("metrics", {}),
     )
 
 
 def load(name):
-    """The model of a preset, whatever its class; see `from_preset` of the models."""
+    """Loads the model of a preset, whatever its class; see `from_preset`."""
     return preset.Presets.from_preset(name)
 
 
 def table():
-    """The entries as text, a few lines each."""
-    lines = []
-    for entry in entries():
-        metrics = ", ".join(f"{k} {v:.2f}" for k, v in entry.metrics.items())
-        lines.append(
-            f"{entry.name}  ({entry.model}, {entry.megabytes:.1f} MB)\n"
-            f"    {entry.task}; {entry.data}\n    {metrics}"
-        )
-    return "\n".join(lines) or "This installation has no presets."
+    """The entries as text, a few lines per preset."""
+    return "\n\n".join(map(_text, entries())) or "This installation has no presets."
+
+
+def _text(entry):
+    metrics = ", ".join(f"{k} {v:.2f}" for k, v in entry.metrics.items())
+    decoding = ", ".join(f"{k}={v}" for k, v in entry.decoding.items())
+    parts = {
+        "data": entry.data,
+        "measured": metrics,
+        "decoding": decoding,
+        "terms": entry.terms,
+    }
+    lines = [
+        f"{entry.name}  ({entry.model}, {entry.megabytes:.1f} MB)",
+        f"    {entry.task}",
+    ]
+    lines += [f"    {name + ':':<10}{text}" for name, text in parts.items() if text]
+    return "\n".join(lines)

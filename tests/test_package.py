@@ -41,7 +41,7 @@ ALLOWED = {
     "models": {"checks", "decoding", "files", "ids", "layers", "replicas"},
     "serving": {"files"},
     "zoo.py": {"models"},
-    "evaluation": {"checks", "files", "ids", "layers", "models"},
+    "evaluation": {"checks", "files", "ids", "layers", "models", "text"},
     "training": {"evaluation", "files", "images", "layers", "models", "text"},
     "command": {"evaluation", "images", "models", "serving", "text", "zoo"},
     "__init__.py": {"decoding", "images", "layers", "models", "quiet", "text", "zoo"},
@@ -202,9 +202,10 @@ def test_the_presets_are_the_models_that_their_names_say():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [entry.name for entry in keras_vqem.zoo.entries()])
 def test_every_preset_is_exported_by_the_command(name, tmp_path):
-    main.main(["export", name, str(tmp_path)])
-    assert (tmp_path / "1" / "assets.extra" / "tf_serving_warmup_requests").is_file()
-    call = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    main.main(["export", name, str(tmp_path / name)])
+    folder = tmp_path / name / "1"
+    assert (folder / "assets.extra" / "tf_serving_warmup_requests").is_file()
+    call = tf.saved_model.load(str(folder)).signatures["serving_default"]
     model = keras_vqem.zoo.load(name)
     if name == "cifar10_em":
         images = shapes.images(3, size=32)[0]
@@ -218,7 +219,11 @@ def test_every_preset_is_exported_by_the_command(name, tmp_path):
 
 @pytest.mark.parametrize("entry", keras_vqem.zoo.entries(), ids=lambda e: e.name)
 def test_shipped_presets_say_what_they_are(entry):
-    assert entry.task and entry.data and entry.metrics
+    assert entry.task and entry.data and entry.metrics and entry.terms
+    if entry.model != "ImageVQVAE":
+        assert "captions" in entry.task and entry.decoding["num_beams"] > 1
+        model = keras_vqem.zoo.load(entry.name)
+        assert model.generation_config == entry.decoding and model.low_score < 0
     card = (ROOT / "saved_models" / entry.name / "README.md").read_text()
     for name, value in entry.metrics.items():
         assert f"| {name} | {value:.2f} |" in card

@@ -3,6 +3,8 @@
 import pathlib
 import time
 
+from keras_vqem.command import problems
+
 SENTENCES = (
     "A man is riding a bicycle down the street.",
     "Two children are playing with a dog in the snow.",
@@ -13,6 +15,8 @@ TEACHER, LATENT, IMAGES = (
     "multi30k_en_de_em",
     "cifar10_em",
 )
+# Of samples: a little below 1, which the prior was trained at, they are calmer.
+SEED, TEMPERATURE = (0, 1), 0.9
 NO_IMAGES = (
     f"The image half is not here: the preset {IMAGES} is not installed. "
     f"`keras-vqem zoo` lists the presets that are."
@@ -22,14 +26,19 @@ NO_IMAGES = (
 def add_arguments(parser):
     add = parser.add_argument
     default = pathlib.Path("out", "demo.png")
-    add("--output", type=pathlib.Path, default=default, help=f"picture: {default}")
-    add("--web", action="store_true", help="a page in the browser instead")
-    add("--port", type=int, default=8000, help="of that page: 8000")
+    add(
+        "--output",
+        type=pathlib.Path,
+        default=default,
+        help=f"picture to write: {default}",
+    )
+    add("--web", action="store_true", help="show a page in the browser instead")
+    add("--port", type=int, default=8000, help="port of that page: 8000")
 
 
 def run(parser, options):
     start = time.monotonic()
-    try:
+    with problems.told_by(parser):
         if options.web:
             from keras_vqem.command import web
 
@@ -37,8 +46,6 @@ def run(parser, options):
             return
         show_translations()
         show_images(options.output)
-    except (ImportError, OSError, ValueError) as error:
-        parser.error(str(error))
     print(
         f"\n{time.monotonic() - start:.0f} s. What to try next:\n"
         '  keras-vqem translate "Your own sentence, about what is seen in a photo."\n'
@@ -86,11 +93,10 @@ def show_translations():
 
 
 def show_images(path):
-    """A picture: generated shapes, what is left of them, and samples of the prior."""
+    """A picture: photos, what is left of them, and what the prior makes up."""
     import numpy as np
 
-    from keras_vqem.evaluation.image_grids import save_grid
-    from keras_vqem.images import shapes
+    from keras_vqem.command.photos import photos
     from keras_vqem.models import ImageVQVAE
 
     try:
@@ -98,12 +104,85 @@ def show_images(path):
     except FileNotFoundError:
         print(f"\n{NO_IMAGES}")
         return
-    images = shapes.images(10, size=model.image_size[0])[0]
+    images = photos()
     codes = np.asarray(model.encode(images))
-    rows = [images, model.decode(codes), model.sample(10, seed=(0, 1))]
+    cat, coffee, shuttle, rocket = images[[0, 1, 3, 4]]
+    halves = np.stack([cat, cat, coffee, coffee, shuttle, shuttle, rocket, rocket])
+    rows = {
+        "photographs": images,
+        f"the same from\n{codes[0].size} codes each": model.decode(codes),
+        "from one to another\nthrough the codebook": _between(model, cat, coffee),
+        "upper half given,\nlower half imagined": _completed(model, halves),
+        "made up\nby the prior": _sampled(model, len(images)),
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_grid(path, np.stack([np.asarray(row) for row in rows]))
-    print(
-        f"\n{path}: ten images, the same after they went through {codes[0].size} codes "
-        f"each, and ten that the prior made up."
+    save_rows(path, {name: np.asarray(row) for name, row in rows.items()})
+    print(f"\n{path}, row by row:")
+    for name in rows:
+        print(f"  {' '.join(name.split())}")
+
+
+def _between(model, first, last, count=8):
+    """Images from one to another: vectors between theirs, as the nearest codes."""
+    import numpy as np
+
+    first, last = np.asarray(model.compressed(np.stack([first, last])))
+    share = np.linspace(0, 1, count, dtype="float32")[:, None, None, None]
+    codes = model.bottleneck.encode((1 - share) * first + share * last)
+    return model.expected(model.bottleneck.decode(codes))
+
+
+def _completed(model, images):
+    """The upper halves of images, with lower halves that the prior makes up."""
+    import numpy as np
+
+    images, middle = images.copy(), images.shape[1] // 2
+    # A code knows of its cell's neighbours: the last row that is given goes on.
+    images[:, middle:] = images[:, middle - 1 : middle]
+    codes = np.asarray(model.encode(images))
+    return _sampled(
+        model, len(codes), codes.reshape(len(codes), -1)[:, : codes[0].size // 2]
     )
+
+
+def _sampled(model, count, prefix=None):
+    import tensorflow as tf
+
+    # As a graph: step by step in Python it takes several times as long.
+    sample = tf.function(
+        lambda: model.prior.sample(count, SEED, TEMPERATURE, prefix), autograph=False
+    )
+    return model.decode(sample())
+
+
+def save_rows(path, rows):
+    """Writes rows of images to a PNG file, with labels if matplotlib is there.
+
+    Args:
+        path: Path of the file.
+        rows: Dict from labels to uint8 [C, H, W, 3].
+    """
+    import numpy as np
+
+    from keras_vqem.evaluation.image_grids import grid, save_grid
+    from keras_vqem.files import replacing
+
+    images = np.stack(list(rows.values()))
+    try:
+        from matplotlib import figure
+    except ImportError:
+        save_grid(path, images)
+        return
+    picture = grid(images, zoom=4, gap=4)
+    height, width = picture.shape[:2]
+    label = 300  # pixels
+    canvas = figure.Figure(figsize=((width + label) / 100, height / 100), dpi=100)
+    axes = canvas.add_axes((label / (width + label), 0, width / (width + label), 1))
+    axes.imshow(picture, interpolation="nearest", aspect="auto")
+    axes.set_axis_off()
+    for number, name in enumerate(rows):
+        middle = 1 - (number + 0.5) / len(rows)
+        place = (label - 12) / (width + label)
+        canvas.text(place, middle, name, ha="right", va="center", fontsize=15)
+    with replacing(path) as part:
+        canvas.savefig(part, format="png")

@@ -1,8 +1,14 @@
-"""Writes a model as a SavedModel that TensorFlow Serving loads as it is."""
+"""Writes a model as a SavedModel that TensorFlow Serving loads as it is.
+
+FOLDER/VERSION gets the model, with requests to warm up with; the folder above FOLDER
+the server's settings, models.config and batching.config.
+"""
 
 import os
 import pathlib
 import shutil
+
+from keras_vqem.command import decoding, problems
 
 # Short and long: the server runs them before it offers the model to others.
 WARMUP = [
@@ -11,50 +17,114 @@ WARMUP = [
     "A young girl with long brown hair and a red dress sits on a wooden bench in a "
     "park, eating an ice cream, while her brother is riding his bicycle behind her.",
 ]
+LOAD = """
+Load it in Python:
+    import tensorflow as tf{text}
+    served = tf.saved_model.load("{target}")
+    served.signatures["serving_default"]({call})
+Start a server, with Docker:
+    docker run --rm -p 8500:8500 -p 8501:8501 -v "{mount}:/models" \\
+        tensorflow/serving:{tensorflow} --model_config_file=/models/models.config \\
+        --enable_batching --batching_parameters_file=/models/batching.config
+Ask it:
+    {ask}"""
+TEXT = "\n    import tensorflow_text  # has the operations that the tokenizer needs"
+CLIENT = (
+    'python recipes/serving_client.py --grpc localhost:8500 --model {name} "{example}"'
+)
+STATUS = "curl http://localhost:8501/v1/models/{name}  # AVAILABLE?"
 
 
 def add_arguments(parser):
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
     add("model", help="preset, finished run or .keras file")
-    add("folder", type=pathlib.Path, help="for the versions, such as models/en_de")
-    add("--version", default=1, **number, help="of the model: 1")
-    add("--num-beams", default=1, **number, help="of a translator: 1")
-    add("--max-tokens", default=256, **number, help="texts are cut there: 256")
+    help = "folder of the model's versions; its name is the model's: models/en_de"
+    add("folder", type=pathlib.Path, help=help)
+    add("--version", **number, help="number of the version: the next that is free")
+    help = "number of tokens after which a translator cuts texts: 256"
+    add("--max-tokens", default=256, **number, help=help)
+    decoding.add_arguments(parser)
 
 
 def run(parser, options):
-    if min(options.version, options.num_beams) < 1:
-        parser.error("--version and --num-beams must be at least 1")
-
-    import numpy as np
+    if options.version is not None and options.version < 1:
+        parser.error("--version must be at least 1")
 
     from keras_vqem.models import ImageVQVAE
     from keras_vqem.models.loading import load_model
     from keras_vqem.models.translator import Translator
-    from keras_vqem.serving import write_warmup
-    from keras_vqem.serving.api import serving_api
+    from keras_vqem.serving import add_model
+    from keras_vqem.serving.configuration import read_models
 
-    target = options.folder / str(options.version)
-    if target.exists():
-        parser.error(
-            f"{target} exists already; a server may be using it. Give the new model a "
-            f"new --version."
-        )
-    # A server looks at folders named by numbers only: it sees the whole or nothing.
-    partial = options.folder / f".{options.version}.{os.getpid()}.partial"
-    try:
-        serving_api("apis.prediction_log_pb2")
-        partial.mkdir(parents=True)  # fails if it may not be written
+    # As the server will see it: by its own name, in the folder that is mounted.
+    folder = options.folder.resolve()
+    with problems.told_by(parser):
+        version = options.version or next_version(folder)
+        if (folder / str(version)).exists():
+            raise FileExistsError(
+                f"{options.folder / str(version)} exists already, and a server may be "
+                f"using it. Leave --version out to write version "
+                f"{next_version(folder)}."
+            )
+        given = decoding.given(options)
+        read_models(folder.parent)  # An unreadable file is told before the work.
         model = load_model(options.model, Translator, ImageVQVAE)
+        chosen = decoding.chosen(given, model)
+        write(model, folder, version, options.max_tokens, chosen)
+        settings = add_model(folder.parent, folder.name, f"/models/{folder.name}")
+        print(f"{options.folder / str(version)}: {options.model}")
+        for path in settings:
+            print(f"{options.folder.parent / path.name}: settings of the server")
+        print(usage(model, options.folder, version))
+
+
+def next_version(folder):
+    """One more than the highest version in a folder: servers take the highest."""
+    names = [path.name for path in folder.glob("*")]
+    return max((int(name) for name in names if name.isdecimal()), default=0) + 1
+
+
+def write(model, folder, version, max_tokens, options):
+    """Writes a version with its warm-up, whole or not at all."""
+    import numpy as np
+
+    from keras_vqem.models.translator import Translator
+    from keras_vqem.serving import write_warmup
+
+    # A server looks at folders named by numbers only.
+    partial = folder / f".{version}.{os.getpid()}.partial"
+    partial.mkdir(parents=True)
+    try:
         if isinstance(model, Translator):
-            model.export(partial, options.max_tokens, num_beams=options.num_beams)
+            model.export(partial, max_tokens, **options)
             write_warmup(partial, WARMUP)
         else:
             model.export(partial)
             write_warmup(partial, np.zeros((1, *model.image_size, 3), "uint8"))
-        partial.rename(target)
-    except (ImportError, OSError, ValueError) as error:
-        parser.error(str(error))
+        partial.rename(folder / str(version))
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    print(f"{target}: see docs/serving.md for what to do with it")
+
+
+def usage(model, folder, version):
+    """How to load a version, and how to serve it."""
+    import tensorflow as tf
+
+    from keras_vqem.models.translator import Translator
+
+    name = folder.resolve().name
+    if isinstance(model, Translator):
+        text, call = TEXT, f'texts=tf.constant(["{WARMUP[0]}"])'
+        ask = CLIENT.format(name=name, example=WARMUP[0])
+    else:
+        height, width = model.image_size
+        text, call = "", f'images=tf.zeros((1, {height}, {width}, 3), "uint8")'
+        ask = STATUS.format(name=name)
+    return LOAD.format(
+        text=text,
+        target=folder / str(version),
+        call=call,
+        mount=folder.resolve().parent,
+        tensorflow=tf.__version__,
+        ask=ask,
+    )

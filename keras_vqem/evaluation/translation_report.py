@@ -62,9 +62,10 @@ def evaluate(
         for number in num_beams:
             row = f"{name}, {'greedy' if number == 1 else f'{number} beams'}"
             print(f"translating: {row}", file=sys.stderr, flush=True)
+            # All of them said: a preset may store others.
             settings = {"num_beams": number}
-            if drop_repeats and has_codes:
-                settings["drop_repeats"] = True
+            if has_codes:
+                settings["drop_repeats"] = drop_repeats
             options = dict(settings)
             if rescorer is not None and number > 1 and has_codes:
                 options["rescorer"], settings["rescored"] = rescorer, True

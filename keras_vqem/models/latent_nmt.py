@@ -18,7 +18,11 @@ from keras_vqem.layers import (
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import translation_endpoints as endpoints
 from keras_vqem.models.latent_predictor import LatentPredictor
-from keras_vqem.models.translator import Translator, mean_log_prob
+from keras_vqem.models.translator import (
+    Translator,
+    mean_log_prob,
+    with_generation_config,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -50,7 +54,7 @@ class LatentNMT(Translator):
         predicted_share: After that, this share of the sentences reach the decoder as
             the codes that the predictor names (given the true codes before each), so
             that the decoder learns to live with the predictor's mistakes.
-        **kwargs: Arguments of `keras.Model`.
+        **kwargs: `generation_config`, `low_score`, and arguments of `keras.Model`.
 
     Call arguments:
         inputs: A dict of int32 ids padded with 0: `source_ids` [B, S] and `target_ids`
@@ -325,10 +329,11 @@ class LatentNMT(Translator):
         mask = ops.repeat(mask, self._groups, axis=1)
         return ops.where(mask, codes, self.predictor.end_code)
 
-    def decode_ids(self, source_ids, codes):
+    def decode_ids(self, source_ids, codes, drop_repeats=False):
         """Words [B, L] for a source and codes [B, N], as `encode_ids` gives them."""
         memory, memory_mask = self.encode_source(source_ids)
-        return self._decode(codes, memory, memory_mask)[0]
+        ids = self._decode(codes, memory, memory_mask)[0]
+        return _without_repeats(ids) if drop_repeats else ids
 
     def _decode(self, codes, memory, memory_mask):
         """The most probable words [B, L] for codes, and the logits they come from."""
@@ -359,6 +364,7 @@ class LatentNMT(Translator):
         """As many as a translation of twice the length and 10 tokens more needs."""
         return -(-(2 * source_tokens + 10) // 2**self.num_compress_steps) * self._groups
 
+    @with_generation_config
     def generate(
         self,
         source_ids,
@@ -370,6 +376,8 @@ class LatentNMT(Translator):
         rescorer=None,
     ):
         """Translates ids: codes one by one, then all words at once.
+
+        The options, by keyword, default to those of `generation_config`, then to these.
 
         Args:
             source_ids: int32 [B, S].

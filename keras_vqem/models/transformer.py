@@ -10,7 +10,11 @@ from numpy.typing import ArrayLike
 from keras_vqem.ids import EOS_ID, PAD_ID
 from keras_vqem.layers import TransformerDecoder
 from keras_vqem.models import stepwise
-from keras_vqem.models.translator import Translator, mean_log_prob
+from keras_vqem.models.translator import (
+    Translator,
+    mean_log_prob,
+    with_generation_config,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -26,7 +30,7 @@ class Transformer(Translator):
         num_heads: Of each attention.
         intermediate_dim: Of the feed-forward layers.
         dropout: After embeddings, attentions and feed-forward layers.
-        **kwargs: Arguments of `keras.Model`.
+        **kwargs: `generation_config`, `low_score`, and arguments of `keras.Model`.
 
     Call arguments:
         inputs: A dict of int32 ids padded with 0: `source_ids` [B, S] and `target_ids`
@@ -106,10 +110,13 @@ class Transformer(Translator):
     def _loss_terms(self, inputs, outputs):
         yield self._token_loss(outputs, inputs["target_ids"])
 
+    @with_generation_config
     def generate(
         self, source_ids, num_beams=1, length_penalty=0.6, min_length=0, max_length=None
     ):
         """Translates ids, greedily or by beam search, with cached keys and values.
+
+        The options, by keyword, default to those of `generation_config`, then to these.
 
         Args:
             source_ids: int32 [B, S].

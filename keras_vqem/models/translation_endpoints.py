@@ -52,7 +52,11 @@ def of_codes(model, max_tokens, options):
         codes = codes[:, :max_codes_for]
         codes = ops.where((codes < 0) | (codes > end), end, codes)
         codes = ops.pad(codes, [[0, 0], [0, 1]], constant_values=end)
-        ids = model.decode_ids(read(model.tokenizer, sources, max_tokens), codes)
+        ids = model.decode_ids(
+            read(model.tokenizer, sources, max_tokens),
+            codes,
+            drop_repeats=options.get("drop_repeats", False),
+        )
         return {"translations": model.tokenizer.decode(ids)}
 
     return {

@@ -1,5 +1,8 @@
 """What the translators share: source encoder, token loss, compile, translate."""
 
+import functools
+import inspect
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -45,6 +48,19 @@ def mean_log_prob(logits, ids):
     return ops.where(number > 0, total / ops.maximum(number, 1.0), -1e9)
 
 
+def with_generation_config(generate):
+    """Makes `generate` take what is not given from the model's `generation_config`."""
+
+    @functools.wraps(generate)
+    def merged(self, source_ids, **options):
+        return generate(self, source_ids, **{**self.generation_config, **options})
+
+    merged.options = list(inspect.signature(generate).parameters)[2:]
+    # `tf.function` would read defaults off the original and pass them as if given.
+    del merged.__wrapped__
+    return merged
+
+
 class _Graphs:
     """Graphs by their options. Not a dict: TensorFlow would want to export that."""
 
@@ -56,7 +72,16 @@ class Translator(TaskModel):
     """Base of the models that read `source_ids` and learn or write `target_ids`.
 
     A subclass has `call`, `_loss_terms(inputs, outputs)` for training, and
-    `generate(source_ids, **options)`, which must work inside a graph.
+    `generate(source_ids, **options)`, which must work inside a graph and is decorated
+    with `with_generation_config`.
+
+    Args:
+        generation_config: Dict of options of `generate` that apply wherever a call
+            does not say otherwise, in `translate` and `export` as well. It is saved
+            with the model. None for the defaults of `generate` itself.
+        low_score: Score of `generate` below which a translation is probably wrong,
+            as measured with `generation_config` on text that the model knows; None
+            if that is not known.
     """
 
     def __init__(
@@ -67,10 +92,14 @@ class Translator(TaskModel):
         num_heads,
         intermediate_dim,
         dropout,
+        generation_config=None,
+        low_score=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.tokenizer = tokenizer
+        self.generation_config = generation_config or {}
+        self.low_score = low_score
         self.hidden_dim = hidden_dim
         self.num_encoder_layers = num_encoder_layers
         self.num_heads = num_heads
@@ -157,6 +186,26 @@ class Translator(TaskModel):
 
     # Translation.
 
+    @property
+    def generation_options(self):
+        """Names of the options of `generate`."""
+        return self.generate.options
+
+    @property
+    def generation_config(self):
+        """Options of `generate` that apply wherever a call does not say otherwise."""
+        return dict(self._generation_config)
+
+    @generation_config.setter
+    def generation_config(self, options):
+        unknown = sorted(options.keys() - set(self.generation_options))
+        if unknown:
+            raise ValueError(
+                f"`generation_config` holds {unknown}, which {type(self).__name__} "
+                f"does not have. Its options are {self.generation_options}."
+            )
+        self._generation_config = dict(options)
+
     def translate_ids(self, source_ids, **options):
         """The `target_ids` [B, L] of `generate`, whose options it takes."""
         return self.generate(source_ids, **options)["target_ids"]
@@ -165,15 +214,20 @@ class Translator(TaskModel):
         """`translate_ids` with these options as a graph, traced once.
 
         Args:
-            **options: Of `generate`.
+            **options: Options of `generate`, before those of `generation_config`.
 
         Returns:
             A `tf.function` from `source_ids` [B, S], of any B and S, to ids [B, L].
         """
+        return self._graph(self.translate_ids, options)
+
+    def _graph(self, method, options):
+        """A method from `source_ids` to anything as a graph, traced once."""
         if not self.built:
             self.build()
         graphs = self._graphs.by_options
-        key = tuple(sorted(options.items()))
+        options = {**self.generation_config, **options}
+        key = (method.__name__, *sorted(options.items()))
         try:
             hash(key)
         except TypeError:
@@ -183,23 +237,26 @@ class Translator(TaskModel):
             ) from None
         if key not in graphs:
             graphs[key] = tf.function(
-                lambda source_ids: self.translate_ids(source_ids, **options),
+                lambda source_ids: method(source_ids, **options),
                 input_signature=[tf.TensorSpec([None, None], "int32")],
                 autograph=False,
             )
         return graphs[key]
 
-    def translate(self, texts, batch_size=64, **options):
+    def translate(self, texts, batch_size=64, return_scores=False, **options):
         """Translates strings.
 
         Args:
             texts: A list of strings, in any order and of any lengths: they are sorted
                 by length inside, and come back in the order given.
-            batch_size: How many are translated at a time; of very long ones fewer.
-            **options: Of `generate`.
+            batch_size: Number of texts translated at a time; fewer if they are very
+                long.
+            return_scores: Whether to return the scores of `generate` too.
+            **options: Options of `generate`, before those of `generation_config`.
 
         Returns:
-            A list of strings.
+            A list of strings; with `return_scores` that list and a list of floats, NaN
+            for texts without words.
         """
         if batch_size < 1:
             raise ValueError(f"`batch_size` must be at least 1, received {batch_size}.")
@@ -210,24 +267,30 @@ class Translator(TaskModel):
             )
         texts = list(texts)
         if not texts:
-            return []
+            return ([], []) if return_scores else []
         rows_of_ids = self.tokenizer.encode(texts)
         lengths = rows_of_ids.row_lengths().numpy()
         order = np.argsort(-lengths, kind="stable")
-        graph = self.translation_graph(**options)
-        found = [None] * len(texts)
+        if return_scores:
+            graph = self._graph(self.generate, options)
+        else:
+            graph = self.translation_graph(**options)
+        found, scores = [""] * len(texts), [float("nan")] * len(texts)
         while len(order):
             # The longest comes first; attention takes memory by the square of it.
             rows = batch_size * LONG**2 // max(lengths[order[0]], LONG) ** 2
             places, order = np.split(order, [max(rows, 1)])
             source_ids = tf.gather(rows_of_ids, places).to_tensor(PAD_ID)
-            for place, text in zip(
-                places, self.tokenizer.decode(graph(source_ids)).numpy(), strict=True
-            ):
+            output = graph(source_ids)
+            ids = output["target_ids"] if return_scores else output
+            for row, text in enumerate(self.tokenizer.decode(ids).numpy()):
+                place = places[row]
                 # What holds nothing but its end is not to be translated.
-                words = lengths[place] > 1
-                found[place] = text.decode("utf-8", errors="replace") if words else ""
-        return found
+                if lengths[place] > 1:
+                    found[place] = text.decode("utf-8", errors="replace")
+                    if return_scores:
+                        scores[place] = float(output["scores"][row])
+        return (found, scores) if return_scores else found
 
     # Export.
 
@@ -249,7 +312,8 @@ class Translator(TaskModel):
             filepath: The folder; TensorFlow Serving wants one named by a version,
                 such as `models/translator/1`.
             max_tokens: Texts and ids are cut after that many tokens.
-            **options: Of `generate`, such as `num_beams`.
+            **options: Options of `generate`, such as `num_beams`, before those of
+                `generation_config`.
         """
         if max_tokens < 2:
             raise ValueError(
@@ -258,6 +322,7 @@ class Translator(TaskModel):
             )
         if not self.built:
             self.build()
+        options = {**self.generation_config, **options}
         rescorers = [x for x in options.values() if isinstance(x, keras.Model)]
         self._export(filepath, self._endpoints(max_tokens, options), *rescorers)
 
@@ -274,6 +339,8 @@ class Translator(TaskModel):
             "num_heads": self.num_heads,
             "intermediate_dim": self.intermediate_dim,
             "dropout": self.dropout,
+            "generation_config": self.generation_config,
+            "low_score": self.low_score,
         }
 
     @classmethod

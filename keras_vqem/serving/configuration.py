@@ -8,15 +8,13 @@ from collections.abc import Mapping, Sequence
 from keras_vqem.files import replacing
 from keras_vqem.serving.api import serving_api
 
+MODELS, BATCHING = "models.config", "batching.config"
+
 
 def write_configuration(
     folder: str | os.PathLike,
     models: Mapping[str, str | os.PathLike],
-    max_batch_size: int = 64,
-    batch_timeout_micros: int = 2000,
-    num_batch_threads: int = 4,
-    max_enqueued_batches: int = 100,
-    allowed_batch_sizes: Sequence[int] = (),
+    **batching,
 ) -> list[pathlib.Path]:
     """Writes `models.config` and `batching.config` for TensorFlow Serving.
 
@@ -24,21 +22,10 @@ def write_configuration(
     `--enable_batching --batching_parameters_file`.
 
     Args:
-        folder: Folder to write the two files to.
-        models: Dict from the names of models to their base paths: the folders that
-            hold the versions, as the server sees them, such as
-            `{"en_de": "/models/en_de"}`.
-        max_batch_size: Largest number of rows in a batch. The server refuses a
-            request with more.
-        batch_timeout_micros: Longest time, in microseconds, that a request waits for
-            others to join its batch.
-        num_batch_threads: Number of batches computed at a time, usually the number of
-            the server's cores.
-        max_enqueued_batches: Largest number of batches that wait for a thread. Beyond
-            it requests fail at once, and clients should try again later.
-        allowed_batch_sizes: Increasing numbers that end with `max_batch_size`, or
-            empty for any size. A batch is padded to the next of them: useful on
-            hardware that compiles once per size, a waste elsewhere.
+        folder: Folder to write to.
+        models: Dict from names to base paths: the folders that hold the versions, as
+            the server sees them, such as `{"en_de": "/models/en_de"}`.
+        **batching: Arguments of `write_batching`.
 
     Returns:
         List of the paths of the two files.
@@ -55,50 +42,131 @@ def write_configuration(
     Reference:
         https://www.tensorflow.org/tfx/serving/serving_config
     """
+    if not models:
+        raise ValueError(
+            "There is no model to serve. Pass names and base paths, such as "
+            '{"en_de": "/models/en_de"}.'
+        )
+    config = _server_config()
+    for name, path in models.items():
+        _add(config, name, path)
+    written = write_batching(folder, **batching)  # first: it may refuse its arguments
+    return [_write_models(folder, config), written]
+
+
+def add_model(
+    folder: str | os.PathLike, name: str, base_path: str | os.PathLike
+) -> list[pathlib.Path]:
+    """Adds a model to the files of a folder, and keeps what they hold.
+
+    `batching.config` is written only if there is none.
+
+    Args:
+        folder: Folder with the files of `write_configuration`, or without any.
+        name: Name of the model.
+        base_path: Folder that holds its versions, as the server sees it.
+
+    Returns:
+        The paths of the two files.
+    """
+    config = read_models(folder)
+    if name not in [model.name for model in config.model_config_list.config]:
+        _add(config, name, base_path)
+    batching = pathlib.Path(folder) / BATCHING
+    if not batching.is_file():
+        write_batching(folder)
+    return [_write_models(folder, config), batching]
+
+
+def read_models(folder: str | os.PathLike):
+    """The `ModelServerConfig` of a folder's `models.config`; empty if there is none.
+
+    Raises:
+        ValueError: If the file cannot be read.
+    """
+    from google.protobuf import text_format
+
+    path, config = pathlib.Path(folder) / MODELS, _server_config()
+    if path.is_file():
+        try:
+            text_format.Parse(path.read_text(encoding="utf-8"), config)
+        except (text_format.ParseError, UnicodeDecodeError) as error:
+            raise ValueError(
+                f"{path} is no configuration of TensorFlow Serving ({error}). Mend it, "
+                f"or move it away."
+            ) from error
+    return config
+
+
+def write_batching(
+    folder: str | os.PathLike,
+    max_batch_size: int = 64,
+    batch_timeout_micros: int = 2000,
+    num_batch_threads: int = 4,
+    max_enqueued_batches: int = 100,
+    allowed_batch_sizes: Sequence[int] = (),
+) -> pathlib.Path:
+    """Writes `batching.config`, for `--batching_parameters_file`.
+
+    Args:
+        folder: Folder to write to.
+        max_batch_size: Largest number of rows that the server puts together. A request
+            with more is an error.
+        batch_timeout_micros: Time in microseconds that a request waits for others.
+        num_batch_threads: Number of batches computed at a time: about as many as the
+            server has cores.
+        max_enqueued_batches: Number of batches that may wait for a thread; if there
+            are more, requests fail at once, and clients should try again later.
+        allowed_batch_sizes: Increasing numbers that end with `max_batch_size`, or
+            empty for any size. A batch is padded to the next of them: useful on
+            hardware that compiles once per size, a waste elsewhere.
+
+    Returns:
+        The path of the file.
+    """
     numbers = {
         "max_batch_size": max_batch_size,
         "batch_timeout_micros": batch_timeout_micros,
         "num_batch_threads": num_batch_threads,
         "max_enqueued_batches": max_enqueued_batches,
     }
-    texts = {
-        "models.config": _models_text(models),
-        "batching.config": _batching_text(numbers, list(allowed_batch_sizes)),
-    }
-    folder = pathlib.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        with replacing(folder / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    return [folder / name for name in texts]
+    return _write(folder, BATCHING, _batching_text(numbers, list(allowed_batch_sizes)))
 
 
-def _models_text(models):
+def _write(folder, name, text):
+    path = pathlib.Path(folder) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return path
+
+
+def _write_models(folder, config):
     from google.protobuf import text_format
 
-    if not models:
+    return _write(folder, MODELS, text_format.MessageToString(config))
+
+
+def _server_config():
+    return serving_api("config.model_server_config_pb2").ModelServerConfig()
+
+
+def _add(config, name, path):
+    # Names are part of addresses: /v1/models/en_de:predict.
+    if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
         raise ValueError(
-            "There is no model to serve. Pass names and base paths, such as "
-            '{"en_de": "/models/en_de"}.'
+            f"A model's name is part of addresses, received {name!r}. Use "
+            "letters, digits, '_', '-' and '.'."
         )
-    config = serving_api("config.model_server_config_pb2").ModelServerConfig()
-    for name, path in models.items():
-        # Names are part of addresses: /v1/models/en_de:predict.
-        if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
-            raise ValueError(
-                f"The name of a model is part of addresses, received {name!r}. Use "
-                "letters, digits, '_', '-' and '.'."
-            )
-        path = str(path)
-        if not path.startswith("/") and "://" not in path:
-            raise ValueError(
-                f"The base path of {name!r} must be absolute, as the server sees it; "
-                f"received {path!r}. In a container that is usually /models/{name}."
-            )
-        config.model_config_list.config.add(
-            name=name, base_path=path, model_platform="tensorflow"
+    path = str(path)
+    if not path.startswith("/") and "://" not in path:
+        raise ValueError(
+            f"The base path of {name!r} must be absolute, as the server sees it; "
+            f"received {path!r}. In a container that is usually /models/{name}."
         )
-    return text_format.MessageToString(config)
+    config.model_config_list.config.add(
+        name=name, base_path=path, model_platform="tensorflow"
+    )
 
 
 def _batching_text(numbers, sizes):

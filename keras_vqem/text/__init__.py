@@ -4,6 +4,7 @@ from keras_vqem.text.batches import TokenBatches
 from keras_vqem.text.cleaning import CleaningSummary, clean
 from keras_vqem.text.parallel_corpus import ParallelCorpus
 from keras_vqem.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_vqem.text.sentences import split_sentences
 from keras_vqem.text.translation_data import TranslationData
 
 __all__ = [
@@ -13,4 +14,5 @@ __all__ = [
     "TokenBatches",
     "TranslationData",
     "clean",
+    "split_sentences",
 ]

@@ -242,6 +242,27 @@ class SentencePieceTokenizer(keras.layers.Layer):
             return tokenizer.detokenize(tf.boolean_mask(ids, keep))
         return tokenizer.detokenize(tf.ragged.boolean_mask(ids, keep))
 
+    def unknown_characters(self, text: str) -> str:
+        """Characters of a text that the vocabulary does not hold.
+
+        They are spelled in bytes, and a model has seldom or never seen them.
+
+        Args:
+            text: A string.
+
+        Returns:
+            A string of these characters, each once, in the order of the text.
+        """
+        characters = list(dict.fromkeys("".join(text.split())))
+        if not characters:
+            return ""
+        pieces = self._loaded().id_to_string(self.encode(characters))
+        unknown = tf.strings.regex_full_match(
+            pieces.flat_values, "<unk>|<0x[0-9A-F]{2}>"
+        )
+        rows = tf.reduce_any(pieces.with_flat_values(unknown), axis=1).numpy()
+        return "".join(c for c, row in zip(characters, rows, strict=True) if row)
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "vocabulary_size": self.vocabulary_size}
 

@@ -133,8 +133,8 @@ class Run:
             model: A compiled model, built within the `with` block.
             batches: Object with `steps_per_epoch`, `summary()`, `epoch(number)` and
                 `dataset(first_epoch)`, such as `keras_vqem.text.TokenBatches` or
-                `keras_vqem.array_batches.ArrayBatches`. A resumed run checks that the batches
-                are those it was started with.
+                `keras_vqem.array_batches.ArrayBatches`. A resumed run checks that the
+                batches are those it was started with.
             epochs: Number of epochs of the whole run.
             validation_data: Dataset to evaluate on after each epoch, or None.
             callbacks: Keras callbacks that see an epoch's logs before they are

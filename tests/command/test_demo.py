@@ -1,9 +1,13 @@
 """`keras-vqem demo` with the presets that ship."""
 
+import sys
+
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from keras_vqem.command import demo, main
+from keras_vqem.evaluation.image_grids import grid
 from keras_vqem.models import LatentNMT, Transformer
 
 
@@ -20,6 +24,15 @@ def test_both_translations_and_their_codes_are_shown(tmp_path, capsys):
             assert text in printed
     assert printed.count("by way of the codes [") == len(demo.SENTENCES)
     assert "times as fast" in printed and "keras-vqem zoo" in printed
-    # Three rows of ten: images, through their codes, samples.
+    # Five rows of eight, and their labels.
     height, width, _ = tf.io.decode_png(path.read_bytes()).shape
-    assert height > 3 * 32 and width > 10 * 32 and demo.NO_IMAGES not in printed
+    assert height > 5 * 4 * 32 and width > 8 * 4 * 32 + 200
+    assert "upper half given" in printed and demo.NO_IMAGES not in printed
+
+
+def test_the_picture_needs_no_matplotlib(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    rows = {"one": np.zeros((8, 4, 4, 3), "uint8"), "two": np.ones((8, 4, 4, 3), "u1")}
+    demo.save_rows(tmp_path / "rows.png", rows)
+    found = tf.io.decode_png((tmp_path / "rows.png").read_bytes())
+    assert found.shape == grid(np.stack(list(rows.values()))).shape

@@ -18,7 +18,8 @@ import tensorflow as tf
 
 import keras_vqem.command
 from keras_vqem import layers, models
-from keras_vqem.command import demo, main, web
+from keras_vqem.command import demo, main, page_images, page_sentences, web
+from keras_vqem.command.photos import photos
 from keras_vqem.evaluation.image_bits import psnr
 from keras_vqem.images import shapes
 from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer
@@ -143,9 +144,9 @@ def test_the_page_asks_nobody_else(client):
 def test_about(client, painter, pair):
     found = client.get("/api/about").json
     assert set(demo.SENTENCES) < set(found["sentences"])
-    assert found["latent"] == {"num_codes": 8, "tokens_a_code": 4}
+    assert found["latent"] == {"num_codes": 8, "tokens_per_code": 4}
     assert found["images"]["prior"] and found["images"]["size"] == [16, 16]
-    expected = shapes.images(8, split="test", size=16)[0]
+    expected = [page_images.fitted(image, (16, 16)) for image in photos()]
     np.testing.assert_array_equal(
         [pixels(url) for url in found["images"]["examples"]], expected
     )
@@ -156,20 +157,92 @@ def test_translations_codes_and_times(client, pair):
     teacher, latent = pair
     assert found["teacher"]["text"] == teacher.translate([TEXT])[0]
     assert found["latent"]["text"] == latent.translate([TEXT])[0]
-    assert found["codes"] == codes_of(latent, TEXT)[1]
+    ids, codes, _ = codes_of(latent, TEXT)
+    [sentence] = found["sentences"]
+    assert sentence == {
+        "source": TEXT,
+        "text": found["latent"]["text"],
+        "codes": codes,
+        "pieces": pieces_of(latent, ids, codes),
+    }
     times = [found[name]["ms"] for name in ("teacher", "latent")]
-    assert min(times) > 0 and found["rounds"] == web.ROUNDS
+    assert min(times) > 0 and found["rounds"] == page_sentences.ROUNDS
     assert found["speedup"] == pytest.approx(times[0] / times[1])
+    assert found["warnings"] == []
+
+
+def pieces_of(latent, ids, codes):
+    """What stands in the four places of each code."""
+    found = latent.decode_ids(ids, tf.constant([codes])).numpy()
+    found = latent.tokenizer.decode(found.reshape(-1, 4)).numpy()
+    return [piece.decode("utf-8", errors="replace") for piece in found]
+
+
+def test_several_sentences_are_translated_one_by_one(client, pair):
+    sentences = ["Five to three.", "It is ten."]
+    found = client.post("/api/translate", json={"text": " ".join(sentences)}).json
+    texts = pair[1].translate(sentences)
+    assert [row["source"] for row in found["sentences"]] == sentences
+    assert [row["text"] for row in found["sentences"]] == texts
+    assert found["latent"]["text"] == " ".join(filter(None, texts))
+
+
+def test_the_speed_of_a_bad_translation_is_not_praised(pair, monkeypatch):
+    teacher, latent = pair
+    score = float(latent.generate(codes_of(latent, TEXT)[0])["scores"][0])
+    for low_score, doubted in [(score - 0.1, False), (score + 0.1, True)]:
+        monkeypatch.setattr(latent, "low_score", low_score)
+        client = web.create_app(teacher, latent, None).test_client()
+        found = client.post("/api/translate", json={"text": TEXT}).json
+        assert (found["speedup"] is None) == doubted == bool(found["warnings"])
+    assert "its score" in found["warnings"][0]
+    monkeypatch.setattr(latent, "low_score", None)
+    found = client.post("/api/translate", json={"text": "five 🐕"}).json
+    assert found["speedup"] is None and "🐕" in found["warnings"][0]
 
 
 def test_changed_codes_are_decoded(client, pair):
     latent = pair[1]
     ids, codes, other = codes_of(latent, TEXT)
     for row in (codes, other, codes[:1]):
-        found = client.post("/api/decode", json={"text": TEXT, "codes": row})
-        assert found.json == {"text": written(latent, ids, row)}
+        found = client.post("/api/decode", json={"text": TEXT, "codes": row}).json
+        assert found["text"] == written(latent, ids, row)
+        assert found["pieces"] == pieces_of(latent, ids, row)
     same = client.post("/api/decode", json={"text": TEXT, "codes": codes})
     assert same.json["text"] == latent.translate([TEXT])[0]
+
+
+def test_codes_are_written_as_translations_are(pair, monkeypatch):
+    teacher, latent = pair
+    monkeypatch.setattr(latent, "generation_config", {"drop_repeats": True})
+    client = web.create_app(teacher, latent, None).test_client()
+    found = client.post("/api/translate", json={"text": TEXT}).json
+    [sentence] = found["sentences"]
+    fields = {"text": TEXT, "codes": sentence["codes"]}
+    assert client.post("/api/decode", json=fields).json["text"] == sentence["text"]
+
+
+def neighbours_of(latent, ids, codes, place):
+    """The codes that write something else, from near to far; the first of each text."""
+    vectors = np.asarray(latent.bottleneck.decode(tf.range(8)))
+    order = np.argsort(np.linalg.norm(vectors - vectors[codes[place]], axis=1))
+    found = {}
+    for code in order.tolist():
+        row = [*codes[:place], code, *codes[place + 1 :]]
+        found.setdefault(pieces_of(latent, ids, row)[place], code)
+    return [{"code": c, "writes": text} for text, c in found.items()][1:]
+
+
+def test_neighbours_of_a_code_and_what_they_write(client, pair):
+    latent = pair[1]
+    ids, codes, _ = codes_of(latent, TEXT)
+    fields = {"text": TEXT, "codes": codes, "place": 1}
+    found = client.post("/api/neighbours", json=fields).json["neighbours"]
+    expected = neighbours_of(latent, ids, codes, 1)
+    assert found == expected[: page_sentences.NEIGHBOURS] != []
+    for place in (-1, len(codes), None, True, "0"):
+        answer = client.post("/api/neighbours", json={**fields, "place": place})
+        refused(answer, 400, "`place` must be from 0 to")
 
 
 @pytest.mark.parametrize("path", ["/api/translate", "/api/decode"])
@@ -223,7 +296,7 @@ def test_bad_requests(client):
 
 def test_what_fails_inside_is_told_without_a_traceback(pair, monkeypatch):
     app = web.create_app(*pair, None)
-    monkeypatch.setattr(web.Sentences, "translate", lambda *a: 1 / 0)
+    monkeypatch.setattr(page_sentences.Sentences, "translate", lambda *a: 1 / 0)
     response = app.test_client().post("/api/translate", json={"text": TEXT})
     refused(response, 500, "failed")
 
@@ -238,7 +311,7 @@ def check_through(found, original, model):
 
 
 def test_an_example_goes_through_the_codes(client, painter):
-    original = shapes.images(8, split="test", size=16)[0][3]
+    original = page_images.fitted(photos()[3], (16, 16))
     check_through(client.get("/api/images/3").json, original, painter)
     refused(client.get("/api/images/8"), 404, "0 to 7")
 
@@ -261,7 +334,7 @@ def test_an_upload_is_fitted_and_goes_through_the_codes(client, painter):
 def test_any_shape_is_fitted(shape):
     image = np.full((*shape, 3), 200, "uint8")
     for size in [(16, 16), (8, 24)]:
-        found = web.fitted(image, size)
+        found = page_images.fitted(image, size)
         assert found.shape == (*size, 3) and (found == 200).all()
 
 
@@ -290,6 +363,33 @@ def test_bad_uploads(client, content, status, words):
     refused(client.post("/api/images", data=content), status, words)
 
 
+def test_changed_codes_of_an_image_are_decoded(client, painter):
+    codes = np.array(client.get("/api/images/0").json["codes"])
+    codes[1, 2, 0] = (codes[1, 2, 0] + 1) % 32
+    found = client.post("/api/images/decode", json={"codes": codes.tolist()}).json
+    expected = np.asarray(painter.decode(codes[None]))[0]
+    np.testing.assert_array_equal(pixels(found["reconstruction"]), expected)
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (lambda c: c[0][0].__setitem__(0, 32), "from 0 to 31, received 32"),
+        (lambda c: c[0][0].__setitem__(0, -1), "from 0 to 31, received -1"),
+        (lambda c: c[0][0].__setitem__(0, None), "whole numbers, 4 x 4 x 3 of them"),
+        (lambda c: c[0][0].__setitem__(0, 1.5), "whole numbers"),
+        (lambda c: c[0][0].__setitem__(0, 10**30), "whole numbers"),
+        (lambda c: c[0].pop(), "whole numbers"),
+        (lambda c: c.pop(), "whole numbers"),
+        (lambda c: c.clear(), "received []"),
+    ],
+)
+def test_bad_codes_of_an_image(client, change, words):
+    codes = client.get("/api/images/0").json["codes"]
+    change(codes)
+    refused(client.post("/api/images/decode", json={"codes": codes}), 400, words)
+
+
 def test_samples_come_from_the_prior(client, painter):
     found = client.post("/api/samples", json={"seed": 7}).json["images"]
     expected = painter.sample(8, seed=(0, 7))
@@ -313,6 +413,7 @@ def test_a_missing_image_model_is_told(without_images):
     for method, path in [
         ("get", "/api/images/0"),
         ("post", "/api/images"),
+        ("post", "/api/images/decode"),
         ("post", "/api/samples"),
     ]:
         refused(getattr(without_images, method)(path), 404, "not installed")

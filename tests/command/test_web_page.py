@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_vqem.command import page_images
+from keras_vqem.command.photos import photos
 from keras_vqem.images import shapes
 from tests.command import test_web as small
 
@@ -63,6 +65,16 @@ def test_a_visit(tmp_path, monkeypatch):
         reset = page.get_by_role("button", name="Reset the codes")
         expect(reset).to_be_disabled()
 
+        # What each code writes, and what its neighbours would.
+        pieces = small.pieces_of(latent, ids, codes)
+        shown = page.locator("#codes .writes").all_text_contents()
+        assert shown == [piece or "(nothing)" for piece in pieces]
+        page.get_by_label("Code 2", exact=True).focus()
+        others = small.neighbours_of(latent, ids, codes, 1)[:6]
+        shown = [f"{one['code']} {one['writes'] or '(nothing)'}" for one in others]
+        expect(page.locator("#neighbours-list button")).to_have_text(shown)
+        expect(page.locator("#doubts")).to_be_hidden()
+
         # Another code, another text; its new words are marked, and no others.
         changed = small.written(latent, ids, other)
         field = page.get_by_label("Code 2", exact=True)
@@ -88,7 +100,7 @@ def test_a_visit(tmp_path, monkeypatch):
         with page.expect_response("**/api/decode") as answer:
             more.click()
         stepped = small.written(latent, ids, [codes[0] + 1, *codes[1:]])
-        assert answer.value.json() == {"text": stepped}
+        assert answer.value.json()["text"] == stepped
         expect(page.get_by_label("Code 1", exact=True)).to_have_value(str(codes[0] + 1))
         expect(page.locator("#changed-how")).to_contain_text("words")
         assert text("changed-text") == stepped
@@ -96,7 +108,7 @@ def test_a_visit(tmp_path, monkeypatch):
         # Images: an example, an upload, one that is none, samples.
         page.get_by_role("button", name="Example 3").click()
         expect(page.locator("#through")).to_be_visible()
-        original = shapes.images(3, split="test", size=16)[0][2]
+        original = page_images.fitted(photos()[2], (16, 16))
         assert_shown(page, "original", original)
         assert_shown(page, "reconstruction", painter.reconstruct(original[None])[0])
         image = shapes.images(1, seed=5, size=16)[0][0]
@@ -105,13 +117,26 @@ def test_a_visit(tmp_path, monkeypatch):
         with page.expect_response("**/api/images"):
             page.locator("#file").set_input_files(png)
         grid = painter.encode(image[None])[0].numpy()
-        first = page.locator("#cells span").first
+        first = page.locator("#cells button").first
         expect(first).to_have_attribute("title", f"codes of this cell: {said(grid)}")
         assert_shown(page, "original", image)
         assert_shown(page, "reconstruction", painter.reconstruct(image[None])[0])
         page.locator("#slot").select_option("2")
-        cells = page.locator("#cells span").all_text_contents()
+        cells = page.locator("#cells button").all_text_contents()
         assert cells == [str(code) for code in grid[..., 2].ravel()]
+        # Another code in a cell, another image; and back.
+        first.click()
+        changed_codes = grid.copy()
+        changed_codes[0, 0, 1] = (grid[0, 0, 1] + 1) % 32
+        with page.expect_response("**/api/images/decode"):
+            page.get_by_label("slot 2").fill(str(changed_codes[0, 0, 1]))
+        expect(page.locator("#psnr")).to_contain_text("changed codes")
+        assert_shown(page, "reconstruction", painter.decode(changed_codes[None])[0])
+        page.get_by_label("slot 2").fill("32")
+        expect(page.locator("#cell-error")).to_contain_text("from 0 to 31, received 32")
+        page.get_by_role("button", name="Reset the image's codes").click()
+        expect(page.locator("#cell-error")).to_be_hidden()
+        assert_shown(page, "reconstruction", painter.reconstruct(image[None])[0])
         error = page.locator("#image-error")
         page.locator("#file").set_input_files({**png, "buffer": b"no image"})
         expect(error).to_contain_text("neither a PNG nor a JPEG")

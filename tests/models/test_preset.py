@@ -272,3 +272,31 @@ def test_pickles_are_not_opened(folder):
     edit(folder, lambda r: r["files"].update({"weights.npz": digest}))
     with pytest.raises(PresetError, match="weights.npz is damaged.*pickle"):
         models.LatentNMT.from_preset(folder)
+
+
+def test_options_of_generate_are_stored(translator, tmp_path):
+    translator.generation_config = {"num_beams": 3, "drop_repeats": True}
+    translator.low_score = -1.5
+    try:
+        translator.save_to_preset(tmp_path / "small")
+        translator.save(tmp_path / "small.keras")
+    finally:
+        translator.generation_config, translator.low_score = {}, None
+    for again in (
+        models.LatentNMT.from_preset(tmp_path / "small"),
+        keras.saving.load_model(tmp_path / "small.keras", compile=False),
+    ):
+        assert again.generation_config == {"num_beams": 3, "drop_repeats": True}
+        assert again.low_score == -1.5
+    assert models.LatentNMT.from_config(translator.get_config()).low_score is None
+
+
+def test_options_that_generate_does_not_have_are_refused(folder, translator):
+    with pytest.raises(ValueError, match=r"\['max_length'\], which LatentNMT"):
+        translator.generation_config = {"max_length": 3}
+    path = folder / "config.json"
+    record = json.loads(path.read_text())
+    record["model"]["config"]["generation_config"] = {"beams": 3}
+    path.write_text(json.dumps(record))
+    with pytest.raises(PresetError, match="beams"):
+        models.LatentNMT.from_preset(folder)

@@ -10,7 +10,7 @@ from google.protobuf import (
 )
 from tensorflow_serving.config import model_server_config_pb2
 
-from keras_vqem.serving import write_configuration
+from keras_vqem.serving import add_model, write_configuration
 
 MODELS = {"en_de": "/models/en_de", "de-en.2": 'gs://bucket/it\'s "de" ü'}
 
@@ -106,3 +106,34 @@ def test_errors_say_what_was_expected(tmp_path, models, numbers, words):
     with pytest.raises(ValueError, match=words):
         write_configuration(tmp_path, models, **numbers)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_model_is_added_and_the_rest_kept(tmp_path):
+    folder = tmp_path / "new"
+    paths = add_model(folder, "en_de", "/models/en_de")
+    assert [path.name for path in paths] == ["models.config", "batching.config"]
+    assert folder.joinpath("batching.config").read_text() == (
+        write_configuration(tmp_path, {"x": "/x"})[1].read_text()
+    )
+    # By hand: a version to serve, and smaller batches.
+    text = (
+        paths[0]
+        .read_text()
+        .replace(
+            "base_path:",
+            "model_version_policy { specific { versions: 3 } }\n base_path:",
+        )
+    )
+    paths[0].write_text(text)
+    paths[1].write_text("max_batch_size { value: 7 }\n")
+    for name in ("de_en", "en_de"):
+        add_model(folder, name, f"/models/{name}")
+    config = model_server_config_pb2.ModelServerConfig()
+    text_format.Parse(paths[0].read_text(), config)
+    models = config.model_config_list.config
+    assert [model.name for model in models] == ["en_de", "de_en"]
+    assert list(models[0].model_version_policy.specific.versions) == [3]
+    assert paths[1].read_text() == "max_batch_size { value: 7 }\n"
+    paths[0].write_text("{")
+    with pytest.raises(ValueError, match="Mend it, or move it away"):
+        add_model(folder, "third", "/models/third")

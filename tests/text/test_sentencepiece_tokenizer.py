@@ -225,3 +225,11 @@ def test_a_model_with_a_tokenizer_exports(model, tmp_path):
     np.testing.assert_allclose(from_ids.serve(encoded), expected, atol=1e-6)
     given_texts = from_texts.embed(tf.constant(FOREIGN))
     np.testing.assert_allclose(given_texts, expected, atol=1e-6)
+
+
+def test_unknown_characters_are_those_spelled_in_bytes(tokenizer):
+    assert (
+        tokenizer.unknown_characters("ten 😀 past 日本 <0x41> two 😀") == "😀日本<041>"
+    )
+    assert tokenizer.unknown_characters(LINES[0]) == ""
+    assert tokenizer.unknown_characters(" \n") == ""

@@ -1,0 +1,121 @@
+"""The images of the demo page, through the codes of an `ImageVQVAE`."""
+
+import base64
+
+import numpy as np
+import tensorflow as tf
+
+from keras_vqem.command.photos import photos
+from keras_vqem.command.problems import Refused, said
+from keras_vqem.evaluation.image_bits import psnr
+
+MAX_PIXELS = 32 * 10**6
+SAMPLES = 8
+
+
+class Pictures:
+    """Images through the codes of an `ImageVQVAE`."""
+
+    def __init__(self, model):
+        self.model = model
+        self.examples = [fitted(image, model.image_size) for image in photos()]
+        self.grid = tuple(np.shape(model.encode(self.examples[0][None]))[1:])
+        self._sample_graph = tf.function(
+            lambda seed: model.sample(SAMPLES, seed),
+            input_signature=[tf.TensorSpec([2], "int32")],
+            autograph=False,
+        )
+
+    def about(self):
+        return {
+            "examples": [_data_url(image) for image in self.examples],
+            "size": self.model.image_size,
+            "num_codes": self.model.bottleneck.num_codes,
+            "prior": self.model.prior is not None,
+        }
+
+    def through(self, image):
+        """What is left of an image, and the codes in between."""
+        codes = self.model.encode(image[None])
+        left = np.asarray(self.model.decode(codes))
+        codes = np.asarray(codes)[0]
+        return {
+            "original": _data_url(image),
+            "reconstruction": _data_url(left[0]),
+            "psnr": float(psnr(image[None], left)[0]),
+            "codes": codes.tolist(),
+        }
+
+    def checked(self, codes):
+        """Codes of a request as an array, if they are codes of an image."""
+        try:
+            found = np.array(codes)
+        except ValueError:  # Rows of different lengths.
+            found = np.array("")
+        if found.dtype.kind != "i" or found.shape != self.grid:
+            raise Refused(
+                f"`codes` must be whole numbers, {' x '.join(map(str, self.grid))} of "
+                f"them, received {said(codes)}.",
+            )
+        most = self.model.bottleneck.num_codes - 1
+        wrong = found[(found < 0) | (found > most)]
+        if wrong.size:
+            raise Refused(f"A code must be from 0 to {most}, received {wrong[0]}.")
+        return found.astype("int32")
+
+    def decode(self, codes):
+        """The image that codes stand for."""
+        found = np.asarray(self.model.decode(codes[None]))
+        return {"reconstruction": _data_url(found[0])}
+
+    def samples(self, seed):
+        """Images from the prior."""
+        if self.model.prior is None:
+            raise Refused("This image model has no prior to draw from.", 404)
+        found = self._sample_graph(tf.constant([0, seed], "int32")).numpy()
+        return {"images": [_data_url(image) for image in found]}
+
+
+def decoded(content):
+    """A PNG or JPEG file's bytes as uint8 [H, W, 3]."""
+    try:
+        # Sizes before pixels: a small file may hold a great many of them.
+        if content[:8] == b"\x89PNG\r\n\x1a\n" and len(content) >= 24:
+            height, width = (int.from_bytes(content[i : i + 4]) for i in (20, 16))
+        elif content[:3] == b"\xff\xd8\xff":
+            height, width = tf.image.extract_jpeg_shape(content).numpy()[:2]
+        else:
+            raise Refused(
+                "This is neither a PNG nor a JPEG image. Choose a file that ends in "
+                ".png, .jpg or .jpeg.",
+                415,
+            )
+        if int(height) * int(width) > MAX_PIXELS:
+            raise Refused(
+                f"The image has {width} x {height} pixels. Choose one of at most "
+                f"{MAX_PIXELS // 10**6} million.",
+            )
+        return tf.io.decode_image(content, channels=3, expand_animations=False).numpy()
+    except tf.errors.InvalidArgumentError:
+        raise Refused(
+            "The image is damaged and cannot be read. Choose another."
+        ) from None
+
+
+def fitted(image, size):
+    """The middle of an image [H, W, 3] in the shape of `size`, resized to it."""
+    height, width = image.shape[:2]
+    rows, columns = size
+    image = tf.image.resize_with_crop_or_pad(
+        image,
+        min(height, max(1, round(width * rows / columns))),
+        min(width, max(1, round(height * columns / rows))),
+    )
+    # Bicubic interpolation overshoots at edges.
+    image = tf.image.resize(image, size, "bicubic", antialias=True)
+    return tf.saturate_cast(tf.round(image), "uint8").numpy()
+
+
+def _data_url(image):
+    png = tf.io.encode_png(image).numpy()
+    return "data:image/png;base64," + base64.b64encode(png).decode()

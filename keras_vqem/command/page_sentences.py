@@ -1,0 +1,164 @@
+"""The text of the demo page: sentences through the codes of a `LatentNMT`."""
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from keras_vqem.command import answers
+from keras_vqem.command.problems import Refused, said
+from keras_vqem.evaluation import latency
+from keras_vqem.text import split_sentences
+
+# Attention and the teacher's steps grow with the text; a page should not hang.
+MAX_TOKENS = 128
+ROUNDS = 7
+TRIED, NEIGHBOURS = 64, 6  # codes
+
+
+class Sentences:
+    """Sentences in both translators, decoded as their presets say."""
+
+    def __init__(self, teacher, latent):
+        self.teacher, self.latent = teacher, latent
+        self.num_codes = latent.bottleneck.num_codes
+        # As many as the latent model itself writes for the longest text.
+        self.max_codes = latent.max_codes_for(MAX_TOKENS)
+        drop_repeats = latent.generation_config.get("drop_repeats", False)
+        ids = tf.TensorSpec([None, None], "int32")
+        self._teacher_graph = teacher.translation_graph()
+        # The same work as the graph of ids alone: codes are on the way to them.
+        self._latent_graph = tf.function(
+            latent.generate, input_signature=[ids], autograph=False
+        )
+        # Texts are written as translations are; pieces are as long as codes say.
+        self._text_graph, self._pieces_graph = (
+            tf.function(
+                functools.partial(latent.decode_ids, drop_repeats=drop),
+                input_signature=[ids, ids],
+                autograph=False,
+            )
+            for drop in (drop_repeats, False)
+        )
+
+    def about(self):
+        return {
+            "num_codes": self.num_codes,
+            "tokens_per_code": 2**self.latent.num_compress_steps,
+        }
+
+    def translate(self, text):
+        """Both translations with their times, and the codes of each sentence.
+
+        How fast a translation was is not told where there are reasons to doubt it.
+        """
+        sentences = split_sentences(text)
+        teacher_ids = self._ids(self.teacher, sentences)
+        latent_ids = self._ids(self.latent, sentences)
+        times = latency.measure(
+            {
+                "teacher": lambda: self._teacher_graph(teacher_ids).numpy(),
+                "latent": lambda: self._latent_graph(latent_ids)["target_ids"].numpy(),
+            },
+            rounds=ROUNDS,
+            warmup=1,
+        )
+        found = self._latent_graph(latent_ids)
+        texts = {
+            "teacher": _written(self.teacher, self._teacher_graph(teacher_ids)),
+            "latent": _written(self.latent, found["target_ids"]),
+        }
+        rows = [
+            [int(code) for code in row if code < self.num_codes]
+            for row in found["codes"].numpy()
+        ]
+        translation = answers.joined(texts["latent"])
+        warnings = answers.warnings_of(
+            self.latent,
+            text,
+            self.latent.tokenizer.unknown_characters(text),
+            translation,
+            answers.lowest(found["scores"].numpy().tolist()),
+        )
+        teacher_ms, latent_ms = (times[name].median_ms for name in times)
+        return {
+            "teacher": {"text": answers.joined(texts["teacher"]), "ms": teacher_ms},
+            "latent": {"text": translation, "ms": latent_ms},
+            "sentences": [
+                {"source": source, "text": written, "codes": codes}
+                | {"pieces": self.decode(source, codes)["pieces"] if codes else []}
+                for source, written, codes in zip(
+                    sentences, texts["latent"], rows, strict=True
+                )
+            ],
+            "speedup": None if warnings else teacher_ms / latent_ms,
+            "warnings": warnings,
+            "rounds": ROUNDS,
+        }
+
+    def checked(self, codes):
+        """Codes of a request, if they are codes."""
+        if not isinstance(codes, list) or not 1 <= len(codes) <= self.max_codes:
+            raise Refused(
+                f"`codes` must be a list of 1 to {self.max_codes} codes, received "
+                f"{said(codes)}.",
+            )
+        for place, code in enumerate(codes, start=1):
+            if type(code) is not int or not 0 <= code < self.num_codes:
+                what = "nothing" if code is None else said(code)
+                raise Refused(
+                    f"Code {place} must be a whole number from 0 to "
+                    f"{self.num_codes - 1}, received {what}.",
+                )
+        return codes
+
+    def decode(self, text, codes):
+        """What the decoder writes from codes, and from each of them."""
+        ids = self._ids(self.latent, [text]), tf.constant([codes])
+        [written] = _written(self.latent, self._text_graph(*ids))
+        pieces = self._pieces(self._pieces_graph(*ids)[0], len(codes))
+        return {"text": written, "pieces": pieces}
+
+    def neighbours(self, text, codes, place):
+        """The nearest codes that would write something else in the place of one."""
+        if self.latent.bottleneck.groups.num_groups > 1:
+            return {"neighbours": []}  # A vector then has several codes.
+        vectors = self.latent.bottleneck.decode(tf.range(self.num_codes)[None])[0]
+        distances = tf.norm(vectors - vectors[codes[place]], axis=-1).numpy()
+        # The code itself comes first.
+        nearest = np.argsort(distances, kind="stable")[:TRIED].tolist()
+        nearest = [codes[place], *(code for code in nearest if code != codes[place])]
+        rows = np.repeat([codes], len(nearest), axis=0)
+        rows[:, place] = nearest
+        source_ids = tf.repeat(self._ids(self.latent, [text]), len(nearest), axis=0)
+        ids = self._pieces_graph(source_ids, tf.constant(rows, "int32"))
+        found = {}
+        for code, row in zip(nearest, ids, strict=True):
+            found.setdefault(self._pieces(row, len(codes))[place], code)
+        others = list(found.items())[1 : 1 + NEIGHBOURS]
+        return {"neighbours": [{"code": c, "writes": text} for text, c in others]}
+
+    def _pieces(self, ids, count):
+        """What is written from each of `count` codes: a list of strings."""
+        # Of several groups, the codes of one position write together.
+        groups = self.latent.bottleneck.groups.num_groups
+        length = 2**self.latent.num_compress_steps
+        width = -(-count // groups) * length
+        ids = tf.pad(ids, [[0, max(0, width - ids.shape[0])]])[:width]
+        written = _written(self.latent, tf.reshape(ids, (-1, length)))
+        return [written[place // groups] for place in range(count)]
+
+    def _ids(self, model, sentences):
+        rows = model.tokenizer.encode(sentences)
+        longest = int(tf.reduce_max(rows.row_lengths()))
+        if longest > MAX_TOKENS:
+            raise Refused(
+                f"The text has {longest} tokens, and {MAX_TOKENS} is the most. "
+                f"Letters other than English ones take several each. Shorten it.",
+            )
+        return rows.to_tensor()
+
+
+def _written(model, ids):
+    texts = model.tokenizer.decode(ids).numpy()
+    return [text.decode("utf-8", errors="replace") for text in texts]

@@ -1,0 +1,73 @@
+"""Running text in sentences, one of which is what a translator expects."""
+
+import re
+
+# A point after these ends no sentence. Single letters, as in "J. Smith", end none.
+ABBREVIATIONS = frozenset(
+    "approx ca capt col dept dr etc fig gen gov jr lt mr mrs ms mt no nr pp prof rev "
+    "sen sgt sr st vol vs bzw evtl hr inkl str usw".split()
+)
+# The end of a sentence: marks, quotes or brackets that close, then a space.
+END = re.compile(r"""([.!?…]+)["'”“’»)\]]*\s+|[。！？]+\s*""")
+# What a sentence may begin with, after quotes and brackets that open.
+START = re.compile(r"""["'“‘„«(\[¿¡]*[^\W_a-zß-öø-ÿ]""")
+
+
+def split_sentences(text, max_words=50):
+    """Splits text into its sentences.
+
+    A sentence ends with a full stop, an exclamation or question mark or an ellipsis,
+    if what follows may begin another one. Abbreviations and initials do not end one.
+    Rules this simple err at times: they suit text that is translated sentence by
+    sentence and joined again.
+
+    Args:
+        text: A string.
+        max_words: Number of words after which a sentence is broken in two, behind its
+            last comma, semicolon or colon before that, if there is one in the second
+            half.
+
+    Returns:
+        A list of strings that hold all words of the text in their order; empty for a
+        text without words.
+
+    Example:
+
+    >>> from keras_vqem.text import split_sentences
+    >>> split_sentences("Mr. Smith waits. Two dogs play in the snow! One is brown.")
+    ['Mr. Smith waits.', 'Two dogs play in the snow!', 'One is brown.']
+    """
+    if max_words < 1:
+        raise ValueError(f"`max_words` must be at least 1, received {max_words}.")
+    pieces, start = [], 0
+    for end in END.finditer(text):
+        if _ends(text, start, end):
+            pieces.append(text[start : end.end()])
+            start = end.end()
+    pieces.append(text[start:])
+    return [part for piece in pieces for part in _broken(piece.split(), max_words)]
+
+
+def _ends(text, start, end):
+    """Whether a match of `END` ends the sentence that begins at `start`."""
+    if end[1] is None:  # Chinese and Japanese marks have no other use.
+        return True
+    if not START.match(text, end.end()):
+        return False
+    if end[1] != ".":
+        return True
+    words = text[start : end.start()].split()
+    last = words[-1].lstrip("\"'“‘„«([") if words else ""
+    return len(last) != 1 and last.lower() not in ABBREVIATIONS and "." not in last
+
+
+def _broken(words, max_words):
+    """Parts of at most `max_words`, as strings."""
+    while len(words) > max_words:
+        half = max_words // 2
+        places = [i for i in range(half, max_words) if words[i][-1] in ",;:"]
+        cut = places[-1] + 1 if places else max_words
+        yield " ".join(words[:cut])
+        words = words[cut:]
+    if words:
+        yield " ".join(words)

@@ -1,0 +1,146 @@
+"""`keras-vqem translate`: sentences, scores, warnings and options of decoding."""
+
+import functools
+import io
+import math
+import sys
+
+import pytest
+
+from keras_vqem import zoo
+from keras_vqem.command import answers, decoding, demo, main, translate
+from keras_vqem.models import Transformer, loading
+from tests.command import test_web as small
+from tests.command.test_export import failed
+
+CAPTION = "A man is riding a bicycle down the street."
+
+
+LONG = f"{demo.SENTENCES[-1][:-1]}, and her two children are eating ice cream."
+TEACHER = "multi30k_en_de_teacher"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded_once():
+    """Presets are loaded, and their graphs traced, once for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("load_translator", "load_model"):
+            load = functools.lru_cache(getattr(loading, name))
+            patch.setattr(loading, name, load)
+        yield
+
+
+@pytest.fixture(scope="module")
+def latent():
+    return loading.load_translator(translate.DEFAULT)
+
+
+def run(capfd, *arguments):
+    main.main(["translate", *arguments])
+    return capfd.readouterr()
+
+
+def test_the_readme_examples_are_translated_without_a_word(capfd):
+    found = run(capfd, "A dog runs.", "A dog.", CAPTION)
+    assert found.out.splitlines() == [
+        "Ein Hund rennt.",
+        "Ein Hund.",
+        "Ein Mann fährt auf einem Fahrrad die Straße entlang.",
+    ]
+    assert "warning" not in found.err
+
+
+def test_scores_and_several_sentences(latent, capfd):
+    text = f"{CAPTION} A dog runs."
+    [line] = run(capfd, "--scores", text).out.splitlines()
+    score, translation = line.split("\t")
+    texts, scores = latent.translate([CAPTION, "A dog runs."], return_scores=True)
+    assert translation == " ".join(texts)
+    assert float(score) == pytest.approx(min(scores), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("A 🐕 runs to 日本.", "does not know the characters 🐕 日 本"),
+        (
+            "The ECB raised its key interest rate to 4.5 percent.",
+            "is probably wrong: its score",
+        ),
+        ("a man and " * 500, "very long and was translated in parts"),
+    ],
+)
+def test_text_that_the_model_does_not_know_is_warned_of(text, words, capfd):
+    found = run(capfd, text)
+    assert found.out.count("\n") == 1 and found.out.strip()
+    assert words in found.err and text[:20] in found.err
+
+
+def test_warnings_are_few(capfd):
+    found = run(capfd, *["🐕"] * 20)
+    assert found.err.count("does not know") <= translate.WARNINGS
+    assert "more like these" in found.err
+
+
+def test_options_of_decoding_reach_the_model(latent, capfd):
+    rescored = run(capfd, LONG, "--num-beams", "3", "--rescorer", TEACHER)
+    options = {"num_beams": 3, "rescorer": loading.load_model(TEACHER, Transformer)}
+    assert rescored.out.strip() == latent.translate([LONG], **options)[0]
+    arguments = ["--num-beams", "1", "--no-drop-repeats", "--max-codes", "1"]
+    options = {"num_beams": 1, "drop_repeats": False, "max_codes": 1}
+    found = run(capfd, LONG, *arguments, "--length-penalty", "1", "--min-codes", "1")
+    assert found.out.strip() == latent.translate([LONG], **options)[0]
+    assert found.out != rescored.out
+
+
+def test_every_option_of_every_model_is_one_of_the_command():
+    pair = small.translators()
+    names = {name for model in pair for name in model.generation_options}
+    assert names == set(decoding.NAMES)
+
+
+def test_mistakes_are_one_sentence(tmp_path, capsys):
+    teacher = ["--model", TEACHER]
+    for arguments, words in [
+        ([*teacher, "--min-codes", "1"], "--min-codes is no option of a Transformer"),
+        (["--max-length", "9"], "--max-length is no option of a LatentNMT"),
+        (["--rescorer", "multi30k_en_de_em"], "a Transformer is needed here"),
+        (["--rescorer", "nothing"], "There is no model nothing"),
+        (["--num-beams", "0"], "--num-beams must be at least 1, received 0"),
+        (["--num-beams", "9999"], "Use fewer beams"),
+        (["--model", "cifar10_em"], "is needed here"),
+        (["--model", "nothing"], "There is no model nothing"),
+    ]:
+        assert words in failed(["translate", CAPTION, *arguments], capsys)
+    missing = str(tmp_path / "none")
+    assert missing in failed(["translate", "--file", missing], capsys)
+    assert "directory" in failed(["translate", "--file", str(tmp_path)], capsys)
+
+
+def test_an_empty_translation_and_a_text_without_words_are_told(latent):
+    empty = answers.warnings_of(latent, "x", "", "", math.nan)
+    assert empty == ["the translation is empty"]
+    assert answers.warnings_of(latent, "x", "", "x", latent.low_score + 0.1) == []
+    assert math.isnan(answers.lowest([math.nan]))
+    [answer] = answers.answer_texts(latent, ["▁"])
+    assert answer.translation == "" and "empty" in answer.warnings[-1]
+
+
+def test_the_zoo_says_captions_and_terms(capsys):
+    main.main(["zoo"])
+    printed = capsys.readouterr().out
+    assert "captions" in printed and "num_beams=4, drop_repeats=True" in printed
+    for entry in zoo.entries():
+        assert entry.terms and entry.terms in printed
+    for command in ("translate", "zoo"):
+        with pytest.raises(SystemExit, match="0"):
+            main.main([command, "--help"])
+        assert "captions of photos" in " ".join(capsys.readouterr().out.split())
+
+
+def test_standard_error_may_be_unable_to_write_everything(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="backslashreplace")
+    monkeypatch.setattr(sys, "stderr", stream)
+    translate.Warnings().tell("\ud800 🐕", ["x"])
+    stream.flush()
+    assert b"warning" in stream.buffer.getvalue()

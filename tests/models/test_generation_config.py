@@ -1,0 +1,59 @@
+"""Stored options of `generate` hold wherever a call does not say otherwise."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.models import small
+
+TEXTS = ["twenty-one", " ", "the third of May, nineteen ten"]
+# Options that change the text, and those that undo them.
+SHORT = {
+    "Transformer": ({"max_length": 2}, {"max_length": 6}),
+    "LatentNMT": ({"max_codes": 1, "drop_repeats": True}, {"max_codes": 3}),
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_every_way_to_translate_follows_the_config(name, tmp_path):
+    model = small.exportable(name)
+    ids = model.tokenizer.encode(TEXTS).to_tensor()
+    options, other = SHORT[name]
+    expected = model.generate(ids, **options)
+    texts = model.translate(TEXTS, **options)
+    # Before and after: a graph traced for other options is not used again.
+    assert model.translate(TEXTS, **other) != texts
+    longer = model.translate(TEXTS, **{**options, **other})
+    model.generation_config = options
+    for found in (
+        model.generate(ids)["target_ids"],
+        model.translate_ids(ids),
+        model.translation_graph()(ids),
+    ):
+        np.testing.assert_array_equal(found, expected["target_ids"])
+    assert model.translate(TEXTS) == texts
+    assert model.translate(TEXTS, **other) == longer != texts
+    model.export(tmp_path / "1")
+    served = tf.saved_model.load(str(tmp_path / "1"))
+    found = served.signatures["serving_default"](texts=tf.constant(TEXTS))
+    assert [text.decode() for text in found["translations"].numpy()] == texts
+    if name == "LatentNMT":
+        codes = tf.constant([[3, 3, 3]] * 3)
+        found = served.signatures["decode"](sources=tf.constant(TEXTS), codes=codes)
+        written = model.decode_ids(ids, codes[:, :1], drop_repeats=True)
+        written = model.tokenizer.decode(written).numpy().tolist()
+        assert found["translations"].numpy().tolist() == written
+
+
+def test_scores_come_with_translations():
+    model = small.exportable("LatentNMT")
+    texts, scores = model.translate(TEXTS, batch_size=2, return_scores=True)
+    assert texts == model.translate(TEXTS) and texts[1] == ""
+    assert math.isnan(scores[1])
+    for place in (0, 2):
+        ids = model.tokenizer.encode([TEXTS[place]]).to_tensor()
+        expected = model.generate(ids)["scores"][0]
+        assert scores[place] == pytest.approx(float(expected), rel=1e-4)
+    assert model.translate([], return_scores=True) == ([], [])
