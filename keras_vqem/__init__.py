@@ -6,7 +6,7 @@ import pathlib
 
 
 def _configured_backend():
-    """What Keras was asked for; it looks in the same places."""
+    """Returns the backend that Keras is set to, from the places where it looks."""
     home = pathlib.Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser()
     try:
         backend = json.loads((home / "keras.json").read_text())["backend"]
@@ -21,14 +21,14 @@ def _require_tensorflow_backend():
 
         found, cause = keras.backend.backend(), None
     except ImportError as error:
-        # Keras itself fails first when another backend is asked for and missing.
+        # If the backend that Keras is set to is not installed, Keras itself fails.
         found, cause = _configured_backend(), error
         if found == "tensorflow":
             raise
     if found != "tensorflow":
         raise ImportError(
-            "keras_vqem runs on Keras' TensorFlow backend (tf.distribute, SavedModel "
-            f"and tf-text are part of it), but Keras is set to {found!r}. Set the "
+            "keras_vqem needs Keras' TensorFlow backend (it uses tf.distribute, "
+            f"SavedModel and tf-text), but Keras is set to {found!r}. Set the "
             "environment variable KERAS_BACKEND=tensorflow before the first `import "
             'keras`, or put "backend": "tensorflow" into ~/.keras/keras.json.'
         ) from cause

@@ -1,23 +1,26 @@
-"""Files that are either complete or absent, whenever the process is killed."""
+"""Files that are either complete or absent, even if the process is killed."""
 
 import contextlib
 import json
 import os
 import pathlib
+from collections.abc import Iterator
+from typing import Any
 
 
 @contextlib.contextmanager
-def replacing(path):
-    """Write a file under another name; it takes the place of `path` when complete.
+def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """Context manager that writes a file under another name, and renames it at the end.
 
-    The other name lies in the same folder (a rename between disks is a copy) and has
-    the same ending (Keras goes by it). If the block raises, `path` stays as it was.
+    The temporary file is in the same folder, because a rename between disks is a copy,
+    and has the same suffix, because Keras decides by it. If the block raises, the file
+    at `path` stays as it was.
 
     Args:
-        path: Where the complete file belongs.
+        path: Path of the complete file.
 
     Yields:
-        The path to write to.
+        Path of the temporary file, to write to.
 
     Example:
 
@@ -31,11 +34,11 @@ def replacing(path):
     'complete'
     """
     path = pathlib.Path(path)
-    # The process id keeps two writers apart; the dot keeps it out of listings.
+    # The process id keeps two writers apart; the dot hides the file from listings.
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
     try:
         yield temporary
-        # The content must reach the disk before the name does.
+        # The content must reach the disk before the new name does.
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -43,8 +46,13 @@ def replacing(path):
         temporary.unlink(missing_ok=True)
 
 
-def write_json(path, value):
-    """Write a value as readable JSON, complete or not at all; makes the folder."""
+def write_json(path: str | os.PathLike, value: Any) -> None:
+    """Writes a value as indented JSON, completely or not at all.
+
+    Args:
+        path: Path of the file. Its folder is created if missing.
+        value: Value that `json.dumps` accepts.
+    """
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -171,8 +171,8 @@ print(sorted(models), models["multi30k_en_de_teacher"].translate(["A dog runs."]
     assert done.returncode == 0, done.stderr
     names = sorted(path.parent.name for path in ROOT.glob("saved_models/*/config.json"))
     assert str(names) in done.stdout and "Hund" in done.stdout
-    pages = installed / "keras_vqem" / "command" / "page.html"
-    assert pages.is_file()
+    for name in ("command/page.html", "py.typed"):
+        assert (installed / "keras_vqem" / name).is_file()
 
 
 def test_the_presets_are_the_models_that_their_names_say():

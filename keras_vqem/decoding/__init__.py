@@ -1,4 +1,6 @@
-"""In-graph loops that write sequences id by id, for tokens and codes alike."""
+"""Searches that write sequences one id at a time, as loops inside the graph.
+
+They serve tokens and codes alike."""
 
 from keras_vqem.decoding.beam_search import beam_search
 from keras_vqem.decoding.greedy_search import greedy_search

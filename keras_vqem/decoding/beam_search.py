@@ -1,5 +1,9 @@
-"""beam_search: the most probable sequences, several hypotheses side by side."""
+"""beam_search: finds probable sequences with several hypotheses side by side."""
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import tensorflow as tf
 
 from keras_vqem.decoding.loop import allowed, checked, growing, row_limits
@@ -9,56 +13,67 @@ _NEVER = -float("inf")
 
 
 def beam_search(
-    step,
-    state,
-    batch_size,
-    start_id,
-    end_id,
-    max_length,
-    min_length=0,
-    num_beams=4,
-    length_penalty=0.6,
-    pad_id=0,
-    best_only=False,
-):
-    """Searches for the most probable sequences, with `num_beams` hypotheses a row.
+    step: Callable,
+    state: Any,
+    batch_size: int | tf.Tensor,
+    start_id: int,
+    end_id: int | None,
+    max_length: int | np.ndarray | tf.Tensor,
+    min_length: int = 0,
+    num_beams: int = 4,
+    length_penalty: float = 0.6,
+    pad_id: int = 0,
+    best_only: bool = False,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Finds the most probable sequences, with `num_beams` hypotheses per row.
 
-    A hypothesis has the score `log p / ((5 + length) / 6) ** length_penalty`, where
-    p is its probability by the model and its length counts `end_id`. At each
-    position the `num_beams` best continuations of the live hypotheses are looked at:
-    those with `end_id` are finished and kept if they are among the `num_beams` best of
-    the finished; the best without it live on. A row is done when none of its live
-    hypotheses can still get among its `num_beams` finished ones.
+    The score of a hypothesis is `log p / ((5 + length) / 6) ** length_penalty`, where
+    `p` is its probability under the model and `length` counts `end_id`. At each
+    position the search ranks all continuations of the live hypotheses. Those among
+    the `num_beams` best that end in `end_id` are finished; a row keeps its
+    `num_beams` best finished hypotheses. The `num_beams` best continuations that do
+    not end stay live. A row is done when none of its live hypotheses can still enter
+    its `num_beams` best finished ones.
 
-    At its limit a row with fewer than `num_beams` finished hypotheses fills up with its
-    best live ones, as they are, without `end_id`.
+    If a row reaches `max_length` with fewer than `num_beams` finished hypotheses, its
+    best live ones take the remaining places as they are, without `end_id`.
 
-    A row of a batch gets what it would get alone. With `num_beams=1` and
-    `length_penalty=0` this is `greedy_search`.
+    The result of a row does not depend on the other rows of the batch. With
+    `num_beams=1` and `length_penalty=0` it is the result of `greedy_search`.
 
     Args:
-        step: As in `keras_vqem.decoding.greedy_search`, with batch * beams rows: the
-            hypotheses of one example are neighbours.
-        state: As in `greedy_search`, with batch * beams rows. It is reordered along
-            with the hypotheses. What the closure of `step` holds is not, and need
-            not be where it is the same for all hypotheses of an example: repeat it
-            once before the search, `keras.ops.repeat(memory, beams, axis=0)`.
-        batch_size: The number of examples, an integer or a scalar tensor.
-        start_id, end_id, max_length, min_length, pad_id: As in `greedy_search`.
-            Where `end_id` is not yet allowed, scores still count it as possible.
-        num_beams: The number of hypotheses, from 1 to V.
-        length_penalty: 0 compares plain log probabilities, which favours short
-            sequences; the larger, the longer the winners.
-        best_only: Stop as soon as the first result is certain. It is the same; the
-            others may not be the next best.
+        step: Function `step(ids, state, position) -> (logits, state)`, as in
+            `keras_vqem.decoding.greedy_search`, with `batch_size * num_beams` rows.
+            The hypotheses of one example are adjacent rows.
+        state: Nested lists, tuples and dicts of tensors, as in `greedy_search`, with
+            `batch_size * num_beams` rows. The search reorders it along with the
+            hypotheses. It does not reorder tensors in the closure of `step`; these
+            must be the same for all hypotheses of an example. Repeat them once before
+            the search: `keras.ops.repeat(memory, num_beams, axis=0)`.
+        batch_size: Number of examples, an integer or a scalar tensor.
+        start_id: Id that `step` gets at the first position; not part of the result.
+        end_id: Id that ends a hypothesis. With None, all have `max_length` ids.
+        max_length: Maximum number of ids per hypothesis, `end_id` included: an
+            integer, a scalar tensor, or integers `[batch]` with one limit per row.
+            With a tensor, a row whose limit is below 1 stays empty.
+        min_length: Number of ids that must come before `end_id`. Scores use the
+            model's probabilities as they are, also where `end_id` is not yet allowed.
+        num_beams: Number of hypotheses per row, from 1 to the number of ids `V`.
+        length_penalty: Exponent of the length in the score. 0 compares plain log
+            probabilities, which favours short sequences; larger values favour longer
+            ones.
+        pad_id: Id that fills a hypothesis after its end. `step` never gets it.
+        best_only: Whether to stop as soon as the best hypothesis of every row is
+            certain. The first result stays the same; the others may not be the next
+            best.
 
     Returns:
-        A tuple:
+        A tuple `(ids, scores)`:
 
-        - ids [batch, beams, L] int32, best first, where L is the number of steps (a
-          search can go on for longer than its longest result);
-        - scores [batch, beams] float32. Minus infinity, with ids that are all
-          `pad_id`, where there are fewer sequences than beams.
+        - `ids`: int32 `[batch, num_beams, L]`, best first. `L` is the number of steps
+          taken, which can exceed the length of the longest result.
+        - `scores`: float32 `[batch, num_beams]`. Where there are fewer sequences than
+          beams, the score is minus infinity and all ids are `pad_id`.
 
     Example:
 
@@ -76,8 +91,8 @@ def beam_search(
     min_length = whole_number("min_length", min_length, 0)
     if not length_penalty >= 0:
         raise ValueError(
-            f"`length_penalty` must be at least 0, received {length_penalty!r}. 0 "
-            f"compares plain log probabilities."
+            f"`length_penalty` must be at least 0, received {length_penalty!r}. Use 0 "
+            f"to compare plain log probabilities."
         )
     limit = row_limits(max_length, batch_size)
     state = tf.nest.map_structure(tf.convert_to_tensor, state)
@@ -98,12 +113,13 @@ def beam_search(
         logits = checked(logits)
         if num_beams > logits.shape[-1]:
             raise ValueError(
-                f"`num_beams` must be at most V, the number of ids, but it is "
-                f"{num_beams} and `step` returned logits {logits.shape}: the first "
-                f"position has only V continuations. Use fewer beams."
+                f"`num_beams` must be at most V, the number of ids, because the first "
+                f"position has only V continuations. Received num_beams={num_beams} "
+                f"and logits of shape {logits.shape} from `step`. Use fewer beams."
             )
-        # Twice as many as beams, of which at most half end: enough live ones remain.
-        # Ranked by logits, since rounding can make ties of log probabilities.
+        # Each hypothesis has one continuation that ends, so the best 2 * num_beams
+        # include at least num_beams that stay live. They are ranked by logits because
+        # rounding can turn distinct logits into equal log probabilities.
         own = min(2 * num_beams, logits.shape[-1])
         best, best_ids = tf.math.top_k(
             allowed(logits, position, end_id, min_length), own
@@ -124,8 +140,8 @@ def beam_search(
         at_limit = position >= limit
         ends = tokens == (-1 if end_id is None else end_id)
 
-        # Rank old and new finished hypotheses by score. At the limit live ones come
-        # after all of these, in the order they have.
+        # Rank old and new finished hypotheses by score. At the limit, live hypotheses
+        # rank behind all finished ones, in their own order.
         rank = tf.range(log_p.shape[1])
         scores = log_p / penalty(position)
         behind = tf.where(
@@ -141,7 +157,7 @@ def beam_search(
             tf.concat([ended_ids, written], axis=1), kept, batch_dims=1
         )
 
-        # A row that is done lives on with probability 0, and so changes no more.
+        # A row that is done stays live with probability 0, so nothing changes it.
         live, kept = tf.math.top_k(tf.where(ends, _NEVER, log_p), num_beams)
         bar = ended[:, 0 if best_only else -1]
         done = at_limit | (live[:, 0] / limit_penalty <= bar)
@@ -154,7 +170,8 @@ def beam_search(
         ids = tf.reshape(live_ids[:, :, -1], [-1])
         return position, ids, live_ids, live, ended_ids, ended, state
 
-    # One live hypothesis at first, since all are the same; none in a row without room.
+    # All hypotheses are equal at first, so only one is live; a row whose limit is 0
+    # has none.
     alone = tf.one_hot(0, num_beams, on_value=0.0, off_value=_NEVER)
     no_ids = tf.zeros([batch_size, num_beams, 0], tf.int32)
     any_ids = tf.TensorShape([None, num_beams, None])
@@ -181,7 +198,8 @@ def beam_search(
             growing(state),
         ),
     )
-    # A row that filled up at its limit has live hypotheses last, whatever their score.
+    # In a row that was filled up at its limit, live hypotheses come last regardless of
+    # their score: sort once more.
     scores, order = tf.math.top_k(scores, num_beams)
     ids = tf.gather(ids, order, batch_dims=1)
     rows = tf.get_static_value(batch_size)

@@ -1,47 +1,53 @@
-"""greedy_search: the most probable id at each position."""
+"""greedy_search: takes the most probable id at each position."""
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import tensorflow as tf
 
 from keras_vqem.decoding.loop import emit
 
 
 def greedy_search(
-    step,
-    state,
-    batch_size,
-    start_id,
-    end_id,
-    max_length,
-    min_length=0,
-    pad_id=0,
-):
+    step: Callable,
+    state: Any,
+    batch_size: int | tf.Tensor,
+    start_id: int,
+    end_id: int | None,
+    max_length: int | np.ndarray | tf.Tensor,
+    min_length: int = 0,
+    pad_id: int = 0,
+) -> tf.Tensor:
     """Writes sequences by taking the most probable id at each position.
 
     The whole search is one loop in the graph: it runs eagerly, inside a
-    `tf.function`, and in a SavedModel. A row of a batch gets what it would get
-    alone. Among equally probable ids the lowest is taken.
+    `tf.function`, and in a SavedModel. The result of a row does not depend on the
+    other rows of the batch. Among equally probable ids, the lowest is taken.
 
     Args:
-        step: `step(ids, state, position) -> (logits, state)`. It gets the ids [batch]
-            written last (at first `start_id`), the state and the position (a scalar
-            that starts at 0), and returns logits [batch, V] for this position and the
-            new state, in the same structure. What stays the same over the loop, such
-            as the encoded source, belongs in the closure of `step`.
-        state: Nested lists, tuples and dicts of tensors [batch, t, ...], for example
-            key-value caches. The second axis may grow, and may be 0 at first. `()`
-            if there is none.
-        batch_size: The number of rows, an integer or a scalar tensor.
-        start_id: The id before the first position; not part of the result.
-        end_id: The id that ends a row, or None: all rows have `max_length` ids.
-        max_length: The most ids a row may have, its `end_id` counted: an integer, or
-            a tensor, scalar or [batch]. A row that gets there just stops. With a
-            tensor, a row whose limit is below 1 stays empty.
-        min_length: The number of ids before which `end_id` is not allowed.
-        pad_id: Fills a row after its end. `step` never gets it.
+        step: Function `step(ids, state, position) -> (logits, state)`. It gets the
+            ids `[batch]` that were written last (`start_id` at first), the state, and
+            the position (a scalar that starts at 0). It returns logits `[batch, V]`
+            for this position, and the new state in the same structure. Tensors that
+            stay the same over the loop, such as the encoded source, belong in the
+            closure of `step`.
+        state: Nested lists, tuples and dicts of tensors `[batch, t, ...]`, for example
+            key-value caches. The second axis may grow, and may be 0 at first. Pass
+            `()` if `step` has no state.
+        batch_size: Number of rows, an integer or a scalar tensor.
+        start_id: Id that `step` gets at the first position; not part of the result.
+        end_id: Id that ends a row. With None, all rows have `max_length` ids.
+        max_length: Maximum number of ids per row, `end_id` included: an integer, a
+            scalar tensor, or integers `[batch]` with one limit per row. A row that
+            reaches its limit stops without `end_id`. With a tensor, a row whose limit
+            is below 1 stays empty.
+        min_length: Number of ids that must come before `end_id`.
+        pad_id: Id that fills a row after its end. `step` never gets it.
 
     Returns:
-        Ids [batch, L] int32, where L is the number of steps, the length of the
-        longest row.
+        Ids, int32 `[batch, L]`, where `L` is the number of steps taken: the length of
+        the longest row.
 
     Example:
 

@@ -1,32 +1,35 @@
-"""What the searches share: the loop over positions, limits, and the shape of state."""
+"""Parts shared by the searches: the loop over positions, limits, shapes of state."""
 
 import numbers
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from keras_vqem.layers.checks import whole_number
 
 
 def emit(
-    choose,
-    step,
-    state,
-    batch_size,
-    start_id,
-    end_id,
-    max_length,
-    min_length,
-    pad_id,
-):
-    """Writes one id a row and position until every row has ended.
+    choose: Callable,
+    step: Callable,
+    state: Any,
+    batch_size: int | tf.Tensor,
+    start_id: int,
+    end_id: int | None,
+    max_length: int | np.ndarray | tf.Tensor,
+    min_length: int,
+    pad_id: int,
+) -> tf.Tensor:
+    """Writes one id per row and position until every row has ended.
 
     Args:
-        choose: `choose(logits, position) -> ids`, from float32 [batch, V] to int32
-            [batch].
-        step, state, ...: As in `greedy_search`.
+        choose: Function `choose(logits, position) -> ids`, from float32 `[batch, V]`
+            to int32 `[batch]`.
+        step, state, ...: The arguments of `greedy_search`.
 
     Returns:
-        ids [batch, L] int32.
+        Ids, int32 `[batch, L]`.
     """
     limit = row_limits(max_length, batch_size)
     min_length = whole_number("min_length", min_length, 0)
@@ -38,8 +41,8 @@ def emit(
     def write(position, ids, ended, emitted, state):
         logits, state = step(ids, state, position)
         logits = allowed(checked(logits), position, end_id, min_length)
-        # An ended row runs along, but what it writes is not kept. `step` never gets
-        # `pad_id`, which therefore need not be one of its ids.
+        # A row that has ended keeps running, but its ids are dropped. `step` never
+        # gets `pad_id`, which therefore need not be one of its ids.
         ids = choose(logits, position)
         kept = tf.where(ended, pad_id, ids)
         emitted = tf.concat([emitted, kept[:, None]], axis=1)
@@ -71,8 +74,10 @@ def emit(
     return tf.ensure_shape(emitted, [tf.get_static_value(batch_size), None])
 
 
-def row_limits(max_length, batch_size):
-    """`max_length`, one number or one a row, as int32 [batch]."""
+def row_limits(
+    max_length: int | np.ndarray | tf.Tensor, batch_size: int | tf.Tensor
+) -> tf.Tensor:
+    """Returns `max_length`, one number or one per row, as int32 `[batch]`."""
     if isinstance(max_length, numbers.Number):
         max_length = whole_number("max_length", max_length, 1)
     if max_length is not None:
@@ -81,12 +86,12 @@ def row_limits(max_length, batch_size):
             return tf.broadcast_to(tf.cast(limits, tf.int32), [batch_size])
     raise ValueError(
         f"`max_length` must be an integer or integers [batch], received "
-        f"{max_length!r}. Give the most ids that a row may have."
+        f"{max_length!r}. Pass the maximum number of ids per row."
     )
 
 
-def growing(state):
-    """Shape invariants of state whose rows and second axis may change."""
+def growing(state: Any) -> Any:
+    """Returns shape invariants for state whose first two axes may change."""
 
     def invariant(leaf):
         if leaf.shape.rank is None:
@@ -97,8 +102,8 @@ def growing(state):
     return tf.nest.map_structure(invariant, state)
 
 
-def checked(logits):
-    """The logits of a step as float32 [N, V], with V known."""
+def checked(logits: tf.Tensor) -> tf.Tensor:
+    """Returns the logits of a step as float32 `[N, V]`, or raises if V is unknown."""
     if logits.shape.rank != 2 or logits.shape[-1] is None:
         raise ValueError(
             f"`step` must return logits [N, V] with a static V, received shape "
@@ -108,8 +113,10 @@ def checked(logits):
     return tf.cast(logits, tf.float32)
 
 
-def allowed(logits, position, end_id, min_length):
-    """Minus infinity for `end_id` while fewer than `min_length` ids are written."""
+def allowed(
+    logits: tf.Tensor, position: tf.Tensor, end_id: int | None, min_length: int
+) -> tf.Tensor:
+    """Sets `end_id` to minus infinity until `min_length` ids are written."""
     if end_id is None or min_length == 0:
         return logits
     is_end = tf.one_hot(end_id, logits.shape[-1], on_value=True, off_value=False)

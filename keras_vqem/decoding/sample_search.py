@@ -1,6 +1,10 @@
-"""sample_search: ids drawn from the distribution of the model."""
+"""sample_search: draws ids from the distribution of the model."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from keras_vqem.decoding.loop import emit
@@ -8,36 +12,47 @@ from keras_vqem.layers.checks import whole_number
 
 
 def sample_search(
-    step,
-    state,
-    batch_size,
-    start_id,
-    end_id,
-    max_length,
-    min_length=0,
-    temperature=1.0,
-    top_k=None,
+    step: Callable,
+    state: Any,
+    batch_size: int | tf.Tensor,
+    start_id: int,
+    end_id: int | None,
+    max_length: int | np.ndarray | tf.Tensor,
+    min_length: int = 0,
+    temperature: float | tf.Tensor = 1.0,
+    top_k: int | None = None,
     *,
-    seed,
-    pad_id=0,
-):
+    seed: Sequence[int] | np.ndarray | tf.Tensor,
+    pad_id: int = 0,
+) -> tf.Tensor:
     """Writes sequences by drawing each id from the softmax of the logits.
 
-    The draws depend on `seed` and nothing else: the same seed gives the same
-    sequences, eagerly and in a graph. With one seed for all, a row's draws depend on
-    its place in the batch; with a seed of its own a row is the same in any batch.
+    The draws depend only on `seed`: the same seed gives the same sequences, eagerly
+    and in a graph. With one seed for the whole batch, the draws of a row depend on its
+    place in the batch. With one seed per row, a row is the same in any batch.
 
     Args:
-        step, state, batch_size, start_id, end_id, max_length, min_length, pad_id: As
-            in `keras_vqem.decoding.greedy_search`.
-        temperature: Divides the logits; a number or a scalar tensor. Below 1 probable
-            ids become more so; 0 is greedy search.
-        top_k: If given, only this many most probable ids can be drawn.
-        seed: Two integers, as a sequence or a tensor int32 [2]; or two for each row,
-            int32 [batch, 2].
+        step: Function `step(ids, state, position) -> (logits, state)`, as in
+            `keras_vqem.decoding.greedy_search`.
+        state: Nested lists, tuples and dicts of tensors `[batch, t, ...]`, as in
+            `greedy_search`. Pass `()` if `step` has no state.
+        batch_size: Number of rows, an integer or a scalar tensor.
+        start_id: Id that `step` gets at the first position; not part of the result.
+        end_id: Id that ends a row. With None, all rows have `max_length` ids.
+        max_length: Maximum number of ids per row, `end_id` included: an integer, a
+            scalar tensor, or integers `[batch]` with one limit per row. With a tensor,
+            a row whose limit is below 1 stays empty.
+        min_length: Number of ids that must come before `end_id`.
+        temperature: Divisor of the logits, a number or a scalar tensor. Values below 1
+            make probable ids more probable; 0 is greedy search.
+        top_k: Number of most probable ids to draw from. None draws from all ids.
+        seed: Two integers, as a sequence or an int32 tensor `[2]`; or two integers per
+            row, int32 `[batch, 2]`.
+        pad_id: Id that fills a row after its end. `step` never gets it.
 
     Returns:
-        Ids [batch, L] int32, as in `greedy_search`.
+        Ids, int32 `[batch, L]`, where `L` is the number of steps taken: the length of
+        the longest row.
 
     Example:
 
@@ -50,8 +65,8 @@ def sample_search(
     """
     if not tf.is_tensor(temperature) and not temperature >= 0:
         raise ValueError(
-            f"`temperature` must be at least 0, received {temperature!r}. 0 takes the "
-            f"most probable id."
+            f"`temperature` must be at least 0, received {temperature!r}. Use 0 to "
+            f"take the most probable id."
         )
     if top_k is not None:
         top_k = whole_number("top_k", top_k, 1, "Use None to draw from all ids.")
@@ -60,14 +75,14 @@ def sample_search(
     if not any(seed.shape.is_compatible_with(shape) for shape in ([2], [rows, 2])):
         raise ValueError(
             f"`seed` must be two integers, or two for each of {rows} rows; received "
-            f"shape {seed.shape}. For example seed=(0, 1)."
+            f"shape {seed.shape}. Pass, for example, seed=(0, 1)."
         )
 
     def uniform(seed, shape, position):
         return tf.random.stateless_uniform(
             shape,
             tf.random.fold_in(seed, position),
-            minval=1e-30,  # Not 0, whose noise is infinite.
+            minval=1e-30,  # Not 0, for which the noise is infinite.
         )
 
     def noise(shape, position):
@@ -85,8 +100,9 @@ def sample_search(
         among = None
         if top_k is not None and top_k < logits.shape[-1]:
             logits, among = tf.math.top_k(logits, top_k)
-        # Adding Gumbel noise and taking the largest is a draw from the softmax. The
-        # noise is scaled rather than the logits, which would overflow near 0.
+        # Adding Gumbel noise and taking the largest is a draw from the softmax. Not
+        # the logits but the noise is scaled: logits would overflow if divided by a
+        # temperature near 0.
         scale = tf.cast(temperature, tf.float32)
         drawn = tf.argmax(
             logits + scale * noise(tf.shape(logits), position),

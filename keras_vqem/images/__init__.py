@@ -1,4 +1,4 @@
-"""Image data sets for vector-quantized image autoencoders."""
+"""Image data sets, and batches of images and codes for `fit`."""
 
 from keras_vqem.images import shapes
 from keras_vqem.images.array_batches import ArrayBatches

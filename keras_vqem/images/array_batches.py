@@ -1,25 +1,27 @@
-"""ArrayBatches: shuffled batches of arrays, the same again after a resume."""
+"""ArrayBatches: shuffled batches of arrays, reproducible after a resume."""
 
 import itertools
 import operator
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 
 class ArrayBatches:
-    """Batches of rows of arrays, each epoch in another random order.
+    """Batches of rows of arrays, in a new random order each epoch.
 
-    The batches of an epoch depend only on the seed and the number of the epoch: a run
-    that is resumed at an epoch sees what it would have seen. The rows that do not fill
-    a batch are left out; each epoch leaves out others.
+    The batches of an epoch depend only on the seed and the number of the epoch, so a
+    resumed run gets the same batches as one that was never interrupted. Rows left
+    over after the last full batch are dropped, different ones each epoch.
 
     Args:
-        arrays: A dict of arrays with one row an example. They are not copied.
-        batch_size: Rows in a batch.
-        seed: Of the order.
-        steps: Batches of an epoch, if not as many as there are: for epochs that would
-            take too long otherwise. Each takes other rows.
+        arrays: Dict of arrays with one row per example. They are not copied.
+        batch_size: Number of rows per batch.
+        seed: Integer that sets the order of the rows.
+        steps_per_epoch: Number of batches per epoch, to make epochs shorter than one
+            pass over the data; each epoch then takes different rows. None takes all
+            full batches.
 
     Example:
 
@@ -27,17 +29,24 @@ class ArrayBatches:
     >>> codes = np.zeros((100, 8, 8, 10), "uint8")
     >>> batches = ArrayBatches({"symbols": codes}, 32)
     >>> print(batches.summary())
-    100 examples, 3 batches of 32 an epoch
+    100 examples, 3 batches of 32 per epoch
     >>> batches.dataset().element_spec["symbols"].shape
     TensorShape([32, 8, 8, 10])
     """
 
-    def __init__(self, arrays, batch_size, seed=0, steps=None):
+    def __init__(
+        self,
+        arrays: dict[str, np.ndarray],
+        batch_size: int,
+        seed: int = 0,
+        steps_per_epoch: int | None = None,
+    ):
         self.arrays = {name: np.asarray(array) for name, array in arrays.items()}
         counts = {name: len(array) for name, array in self.arrays.items()}
         if len(set(counts.values())) != 1:
             raise ValueError(
-                f"All arrays need as many rows, one an example; received {counts}."
+                "All arrays must have the same number of rows, one per example; "
+                f"received {counts}."
             )
         self.examples = next(iter(counts.values()))
         self.batch_size = operator.index(batch_size)
@@ -46,29 +55,35 @@ class ArrayBatches:
         if self.examples < self.batch_size:
             raise ValueError(
                 f"There are {self.examples} {'/'.join(counts)}, too few for one batch "
-                f"of {self.batch_size}. Lower batch_size, or pass more."
+                f"of {self.batch_size}. Lower batch_size, or pass more examples."
             )
         self.seed = operator.index(seed)
         most = self.examples // self.batch_size
-        self.steps_per_epoch = most if steps is None else operator.index(steps)
+        if steps_per_epoch is None:
+            steps_per_epoch = most
+        self.steps_per_epoch = operator.index(steps_per_epoch)
         if not 1 <= self.steps_per_epoch <= most:
             raise ValueError(
-                f"There are {most} batches of {self.batch_size}: an epoch can have "
-                f"from 1 to {most} steps, not {steps}."
+                f"steps_per_epoch must be from 1 to {most}, the number of full batches "
+                f"of {self.batch_size} among {self.examples} examples, not "
+                f"{steps_per_epoch}. Lower it, or pass None to take all."
             )
 
-    def summary(self):
-        """What there is, in a line."""
+    def summary(self) -> str:
+        """Returns the numbers of examples and batches as one line of text."""
         return (
             f"{self.examples:,} examples, {self.steps_per_epoch:,} batches of "
-            f"{self.batch_size} an epoch"
+            f"{self.batch_size} per epoch"
         )
 
-    def epoch(self, number):
-        """Yield the batches of one epoch, dicts of arrays.
+    def epoch(self, number: int) -> Iterator[dict[str, np.ndarray]]:
+        """Yields the batches of one epoch.
 
         Args:
-            number: Of the epoch, from 0.
+            number: Number of the epoch, counted from 0.
+
+        Yields:
+            Dicts of arrays with `batch_size` rows and the names of `arrays`.
         """
         rng = np.random.default_rng([self.seed % 2**64, operator.index(number)])
         order = rng.permutation(self.examples)
@@ -80,25 +95,26 @@ class ArrayBatches:
             )
 
     def _changes(self, rng):
-        """What happens to a batch before it is given out, with noise of `rng`."""
+        """Returns a function that changes each batch, with random numbers of `rng`."""
         return lambda batch, rows: batch
 
-    def dataset(self, first_epoch=0):
-        """The batches of epoch after epoch, without end, as a `tf.data.Dataset`.
+    def dataset(self, first_epoch: int = 0) -> tf.data.Dataset:
+        """Returns the batches of one epoch after another, without end.
 
-        For `model.fit(dataset, steps_per_epoch=batches.steps_per_epoch, ...)`.
+        Use it as `model.fit(dataset, steps_per_epoch=batches.steps_per_epoch, ...)`.
 
         Args:
-            first_epoch: The number of the epoch to start with.
+            first_epoch: Number of the epoch to start with, counted from 0.
 
         Returns:
-            A dataset of dicts as those of `epoch`, with static shapes.
+            An infinite `tf.data.Dataset` of dicts like those of `epoch`, with static
+            shapes.
         """
         if operator.index(first_epoch) < 0:
             raise ValueError(f"first_epoch must be 0 or more, not {first_epoch}.")
 
-        # A generator leaves the arrays where they are: as tensors of the dataset they
-        # would be held twice, and be a constant in the graphs that Keras makes of it.
+        # A generator leaves the arrays where they are. As tensors of the dataset they
+        # would be in memory twice, and a constant in the graphs that Keras traces.
         def generate():
             for number in itertools.count(first_epoch):
                 yield from self.epoch(number)
@@ -108,7 +124,7 @@ class ArrayBatches:
             for name, array in self.arrays.items()
         }
         dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
-        # Keras then asks for `steps_per_epoch` instead of fitting forever.
+        # With this, Keras asks for `steps_per_epoch` instead of fitting forever.
         dataset = dataset.apply(
             tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
         )

@@ -1,5 +1,6 @@
-"""`load_cifar10`: CIFAR-10 from its binary files."""
+"""load_cifar10: CIFAR-10 from its binary files."""
 
+import os
 import pathlib
 
 import numpy as np
@@ -9,29 +10,31 @@ FILES = {
     "test": ("test_batch.bin",),
 }
 RECORDS_PER_FILE = 10_000
-# A label, then a plane of 32 rows of 32 bytes for each of red, green and blue.
+# One byte for the label, then one plane of 32 x 32 bytes per colour: red, green, blue.
 RECORD_BYTES = 1 + 3 * 32 * 32
 REMEDY = (
-    "Unpack https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz anew, and pass "
-    "its folder cifar-10-batches-bin, or the folder which holds that, as data_dir."
+    "Unpack https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz again, and pass "
+    "its folder cifar-10-batches-bin, or the parent of that folder, as data_dir."
 )
 
 
-def load_cifar10(data_dir, split):
-    """Reads CIFAR-10 from the binary files of its authors; downloads nothing.
+def load_cifar10(
+    data_dir: str | os.PathLike, split: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Reads CIFAR-10 from its authors' binary files, without downloading anything.
 
     Args:
-        data_dir: The folder `cifar-10-batches-bin`, or the one that holds it.
+        data_dir: Path of the folder `cifar-10-batches-bin`, or of its parent.
         split: `"train"` (50,000 images) or `"test"` (10,000 images).
 
     Returns:
         A tuple `(images, labels)`: `uint8` of shape `[N, 32, 32, 3]` and `int32` of
-        shape `[N]`, in the order of the files.
+        shape `[N]`, both in the order of the files.
 
     Raises:
         FileNotFoundError: If a file is missing.
-        ValueError: If a file is incomplete, or is not one of CIFAR-10; or if the
-            split is unknown.
+        ValueError: If a file is incomplete or is not a CIFAR-10 file, or if the split
+            is unknown.
 
     Example:
 
@@ -57,7 +60,7 @@ def load_cifar10(data_dir, split):
 
 
 def _read(path):
-    """The records of one file, uint8 `[RECORDS_PER_FILE, RECORD_BYTES]`."""
+    """Returns the records of a file, uint8 `[RECORDS_PER_FILE, RECORD_BYTES]`."""
     expected = RECORDS_PER_FILE * RECORD_BYTES
     if not path.is_file():
         raise FileNotFoundError(
@@ -68,7 +71,7 @@ def _read(path):
         raise ValueError(
             f"{path} has {found} bytes, but {expected} were expected "
             f"({RECORDS_PER_FILE} records of {RECORD_BYTES} bytes): it is incomplete "
-            f"or not a file of CIFAR-10. {REMEDY}"
+            f"or not a CIFAR-10 file. {REMEDY}"
         )
     records = np.fromfile(path, np.uint8).reshape(-1, RECORD_BYTES)
     foreign = np.flatnonzero(records[:, 0] > 9)
@@ -76,6 +79,6 @@ def _read(path):
         raise ValueError(
             f"{path} has the expected {expected} bytes, but the label of record "
             f"{foreign[0]} is {records[foreign[0], 0]}, not 0 to 9: it is damaged or "
-            f"not a file of CIFAR-10. {REMEDY}"
+            f"not a CIFAR-10 file. {REMEDY}"
         )
     return records

@@ -1,4 +1,4 @@
-"""ImageBatches: shuffled batches of images, some of them mirrored."""
+"""ImageBatches: shuffled batches of images, optionally mirrored at random."""
 
 import numpy as np
 
@@ -6,15 +6,15 @@ from keras_vqem.images.array_batches import ArrayBatches
 
 
 class ImageBatches(ArrayBatches):
-    """Batches of images, each epoch in another random order; see `ArrayBatches`.
+    """Batches of images, in a new random order each epoch; see `ArrayBatches`.
 
     Args:
-        images: A `uint8` array of shape `[N, H, W, 3]`. It is not copied.
-        batch_size: Images in a batch.
-        seed: Of the order and of the flips.
-        flip: Whether each image is mirrored, left to right, in about half of the
-            epochs.
-        steps: Batches of an epoch, if not as many as there are.
+        images: Array `uint8` of shape `[N, H, W, 3]`. It is not copied.
+        batch_size: Number of images per batch.
+        seed: Integer that sets the order of the images and which ones are mirrored.
+        flip: Whether to mirror images left to right, each in about half of the epochs.
+        steps_per_epoch: Number of batches per epoch, to make epochs shorter than one
+            pass over the images. None takes all full batches.
 
     Example:
 
@@ -27,14 +27,21 @@ class ImageBatches(ArrayBatches):
     TensorShape([32, 32, 32, 3])
     """
 
-    def __init__(self, images, batch_size, seed=0, flip=False, steps=None):
+    def __init__(
+        self,
+        images: np.ndarray,
+        batch_size: int,
+        seed: int = 0,
+        flip: bool = False,
+        steps_per_epoch: int | None = None,
+    ):
         images = np.asarray(images)
         if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
             raise ValueError(
                 f"images must be uint8 of shape [N, H, W, 3], not {images.dtype} of "
                 f"shape {list(images.shape)}. Pass what ImageData.images returns."
             )
-        super().__init__({"images": images}, batch_size, seed, steps)
+        super().__init__({"images": images}, batch_size, seed, steps_per_epoch)
         self.flip = flip
 
     def _changes(self, rng):

@@ -1,7 +1,8 @@
-"""ImageData: the images of a named data set, in three splits."""
+"""ImageData: the train, val and test images of a data set given by name."""
 
 import functools
 import operator
+import os
 import pathlib
 
 import numpy as np
@@ -19,29 +20,30 @@ NAMES = ("cifar10", "folder", "shapes", "tfds:NAME")
 
 
 class ImageData:
-    """Images of a data set by its name: one door for all recipes.
+    """Images of a data set given by name: the one entrance for all recipes.
 
     The names are
 
     - `"cifar10"`: the binary files of CIFAR-10; see `load_cifar10`;
-    - `"folder"`: image files in the folders `train`, `test` and, if there is one,
+    - `"folder"`: image files in the subfolders `train`, `test` and, optionally,
       `val`; see `load_image_folder`;
-    - `"shapes"`: generated images, 20,000 to train, 2,000 for each other split;
-    - `"tfds:NAME"`, for example `"tfds:cifar10"`: the images of a data set which
+    - `"shapes"`: generated images, 20,000 for training and 2,000 for each other
+      split; see `keras_vqem.images.shapes`;
+    - `"tfds:NAME"`, for example `"tfds:cifar10"`: the images of a data set that
       TensorFlow Datasets has prepared.
 
-    Where there is no validation split, the last images of the training set are taken
-    for it, and the others are left for training. Nothing is downloaded.
+    If a data set has no validation split, the last images of its training set become
+    the validation split, and the rest is used for training. Nothing is downloaded.
 
     Args:
-        name: One of the names above.
-        data_dir: The folder with the data. `"shapes"` needs none; with None,
-            `"tfds:NAME"` looks where TensorFlow Datasets does.
-        validation: How many images to take from the end of the training set, where
-            there is no validation split. With 0, all are left for training.
-        size: Height and width: images are cropped to a square and resized. None
-            leaves them as they are; `"shapes"` are then 32 by 32.
-        seed: Of the generated images; not used for others.
+        name: Name of the data set, one of those above.
+        data_dir: Path of the folder with the data. `"shapes"` needs none. For
+            `"tfds:NAME"`, None means the default folder of TensorFlow Datasets.
+        validation: Number of images to take from the end of the training set if the
+            data set has no validation split. 0 leaves all images for training.
+        size: Height and width to which images are cropped and resized. None keeps
+            their sizes; `"shapes"` are then 32 x 32.
+        seed: Integer that selects the images of `"shapes"`; not used otherwise.
 
     Example:
 
@@ -51,7 +53,14 @@ class ImageData:
     ((2000, 8, 8, 3), 'uint8')
     """
 
-    def __init__(self, name, data_dir=None, validation=2000, size=None, seed=0):
+    def __init__(
+        self,
+        name: str,
+        data_dir: str | os.PathLike | None = None,
+        validation: int = 2000,
+        size: int | None = None,
+        seed: int = 0,
+    ):
         self.name = name
         self.data_dir = None if data_dir is None else pathlib.Path(data_dir)
         self.validation = operator.index(validation)
@@ -59,7 +68,9 @@ class ImageData:
             raise ValueError(f"validation must be 0 or more, not {validation}.")
         kind, _, tfds_name = name.partition(":")
         if name in ("cifar10", "folder") and data_dir is None:
-            raise ValueError(f"{name!r} needs data_dir, the folder with the images.")
+            raise ValueError(
+                f"{name!r} needs data_dir. Pass the path of the folder with the images."
+            )
         if name == "cifar10":
             self._source = _Cifar10(self.data_dir, size)
         elif name == "folder":
@@ -74,21 +85,21 @@ class ImageData:
             )
         self._loaded = {}
 
-    def images(self, split):
-        """The images of a split.
+    def images(self, split: str) -> np.ndarray:
+        """Returns the images of a split.
 
-        They are read once and then kept, hence the array is read-only.
+        They are read once and kept in memory; the array is therefore read-only.
 
         Args:
-            split: `"train"`, `"val"` or `"test"`.
+            split: Name of the split: `"train"`, `"val"` or `"test"`.
 
         Returns:
-            `uint8` of shape `[N, H, W, 3]`.
+            Images, `uint8` of shape `[N, H, W, 3]`.
 
         Raises:
-            FileNotFoundError: If the data is not there.
-            ValueError: If it is not as expected, the split is unknown, or the
-                training set is too small to take a validation split from it.
+            FileNotFoundError: If the data or the split does not exist.
+            ValueError: If the data is damaged or of another kind, if the split is
+                unknown, or if the training set is too small for a validation split.
         """
         if split not in SPLITS:
             raise ValueError(
@@ -105,15 +116,15 @@ class ImageData:
         if kept < 1:
             raise ValueError(
                 f"{self._source} has no validation split and only {len(images)} "
-                f"training images, too few to take {self.validation} of them. Lower "
-                "validation, or add images."
+                f"training images, too few to take {self.validation} of them for "
+                "validation. Lower validation, or add images."
             )
         if split == "train":
             return images[:kept]
         if not self.validation:
             raise ValueError(
                 f"{self._source} has no validation split, and validation=0 takes none "
-                "from the training set. Raise validation."
+                "from the training set. Raise validation, the number of images to take."
             )
         return images[kept:]
 
@@ -130,8 +141,8 @@ class ImageData:
         return self._loaded[split]
 
 
-# A source: its name in messages, its splits, and the images of each. `remedy` says
-# what to do if a split is missing.
+# A source knows its name for messages, its splits, and how to load the images of a
+# split. Its `remedy` says what to do if a split is missing.
 
 
 class _Cifar10:
@@ -148,13 +159,13 @@ class _Cifar10:
         images, _ = load_cifar10(self.data_dir, split)
         if self.size in (None, 32):
             return images
-        # In parts, as the resizing works on floats.
+        # In parts, because the floats of resizing take four times the memory.
         parts = np.array_split(images, -(-len(images) // 1000))
         return np.concatenate([resize_square(part, self.size) for part in parts])
 
 
 class _Folder:
-    remedy = "Put the images into its folders train, test and, if you like, val."
+    remedy = "Put the images into its subfolders train, test and, optionally, val."
 
     def __init__(self, data_dir, size):
         self.data_dir, self.size = data_dir, size
@@ -209,9 +220,9 @@ class _Tfds:
             raise ValueError(
                 f"{self} has the features {features}, but no 'image'. {self.remedy}"
             )
-        # Shard after shard: the last images are then those of `train[-n:]`.
+        # Without interleaving shards, the last images are those of `train[-n:]`.
         order = tfds.ReadConfig(interleave_cycle_length=1)
-        # All but the images stays undecoded.
+        # Decodes nothing but the images.
         dataset = builder.as_dataset(
             split=split,
             read_config=order,
@@ -229,7 +240,7 @@ class _Tfds:
                 f"The images of {self} are {image.dtype} of shape "
                 f"{list(image.shape)}, not uint8 of shape [H, W, C]. {self.remedy}"
             )
-        # Grey, or grey and alpha: repeated. A fourth channel is alpha.
+        # One or two channels: grey (and alpha); repeat grey. The fourth is alpha: drop.
         channels = [0, 0, 0] if image.shape[-1] < 3 else [0, 1, 2]
         return image[..., channels]
 

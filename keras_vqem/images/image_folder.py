@@ -1,7 +1,9 @@
-"""`load_image_folder`: all images of a folder as one array."""
+"""load_image_folder: all images of a folder as one array."""
 
 import operator
+import os
 import pathlib
+from collections.abc import Iterable
 
 import numpy as np
 import tensorflow as tf
@@ -9,25 +11,26 @@ import tensorflow as tf
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
 
 
-def load_image_folder(path, size=None):
-    """Reads all images of a folder and of the folders in it.
+def load_image_folder(path: str | os.PathLike, size: int | None = None) -> np.ndarray:
+    """Reads all images of a folder and its subfolders.
 
-    These are the files that end in `.png`, `.jpg`, `.jpeg` or `.bmp`, sorted by their
-    path within the folder. Grey images become RGB, alpha is dropped, and a rotation
-    noted in a photo's EXIF data is not applied.
+    Images are the files that end in `.png`, `.jpg`, `.jpeg` or `.bmp`, sorted by their
+    path within the folder. Grey images become RGB and alpha channels are dropped. The
+    rotation in a photo's EXIF data is not applied.
 
     Args:
-        path: The folder.
-        size: Height and width of the result: each image is cropped to the square in
-            its middle, which is then resized. None keeps the images as they are; all
-            must then have the same size.
+        path: Path of the folder.
+        size: Height and width of the returned images: each image is cropped to its
+            central square, which is then resized. None keeps the images as they are;
+            all must then have the same size.
 
     Returns:
-        `uint8` of shape `[N, H, W, 3]`.
+        Images, `uint8` of shape `[N, H, W, 3]`.
 
     Raises:
-        FileNotFoundError: If there is no such folder, or no image in it.
-        ValueError: If a file cannot be decoded, or sizes differ and `size` is None.
+        FileNotFoundError: If the folder does not exist or contains no image.
+        ValueError: If a file cannot be decoded, or if the images differ in size and
+            `size` is None.
 
     Example:
 
@@ -57,30 +60,36 @@ def load_image_folder(path, size=None):
     )
     if not files:
         raise FileNotFoundError(
-            f"{folder} holds no images, that is, no files which end in "
-            f"{', '.join(SUFFIXES)}. Pass a folder that does, or convert the images."
+            f"{folder} contains no images, that is, no files that end in "
+            f"{', '.join(SUFFIXES)}. Pass a folder with such files, or convert your "
+            f"images to one of these formats."
         )
     return stack_images(
         ((str(file), _decode(file)) for file in files), size, len(files)
     )
 
 
-def stack_images(named_images, size=None, count=None):
-    """Puts images of one size, or made one size, into one array.
+def stack_images(
+    named_images: Iterable[tuple[str, np.ndarray]],
+    size: int | None = None,
+    count: int | None = None,
+) -> np.ndarray:
+    """Stacks images into one array, after resizing them if `size` is given.
 
     Args:
-        named_images: An iterable of pairs of a name, for messages, and an image, a
-            `uint8` array of shape `[H, W, 3]`.
-        size: As of `load_image_folder`.
-        count: The number of images, at least 1.
+        named_images: Iterable of pairs `(name, image)`. The name is used in error
+            messages; the image is a `uint8` array of shape `[H, W, 3]`.
+        size: Height and width to which each image is cropped and resized, as in
+            `load_image_folder`. None keeps the images as they are.
+        count: Number of images, at least 1.
 
     Returns:
-        `uint8` of shape `[count, H, W, 3]`.
+        Images, `uint8` of shape `[count, H, W, 3]`.
 
     Raises:
-        ValueError: If sizes differ and `size` is None.
+        ValueError: If the images differ in size and `size` is None.
     """
-    # Filled in place, as a list of all images would need the memory twice.
+    # Filled in place: a list of all images would take the memory twice.
     stacked = first = None
     for number, (name, image) in enumerate(named_images):
         if size is not None:
@@ -98,15 +107,15 @@ def stack_images(named_images, size=None, count=None):
     return stacked
 
 
-def resize_square(images, size):
-    """Crops images to the square in their middle and resizes it, with antialiasing.
+def resize_square(images: np.ndarray, size: int) -> np.ndarray:
+    """Crops images to their central square and resizes it, with antialiasing.
 
     Args:
-        images: `uint8` of shape `[H, W, 3]` or `[N, H, W, 3]`.
-        size: Height and width of the result.
+        images: One image or several, `uint8` of shape `[H, W, 3]` or `[N, H, W, 3]`.
+        size: Height and width of the returned images.
 
     Returns:
-        `uint8` of shape `[size, size, 3]` or `[N, size, size, 3]`.
+        Images, `uint8` of shape `[size, size, 3]` or `[N, size, size, 3]`.
 
     Raises:
         ValueError: If `size` is less than 1.
@@ -125,30 +134,31 @@ def resize_square(images, size):
 
 
 def _decode(file):
-    """One file as uint8 `[H, W, 3]`."""
+    """Returns the image in a file, uint8 `[H, W, 3]`."""
     content = file.read_bytes()
     try:
         _refuse_palette(content)
         image = tf.io.decode_image(content, channels=3, expand_animations=False)
     except (tf.errors.InvalidArgumentError, ValueError) as error:
-        # TensorFlow names its operation first, and the reason after it.
+        # TensorFlow's message names the operation first, then the reason.
         reason = str(error).split("}} ")[-1].split(" [Op:")[0]
         raise ValueError(
             f"{file} ({len(content)} bytes) cannot be decoded: {reason} Remove it, or "
-            "replace it by an intact PNG or JPEG file."
+            "replace it with an intact PNG or JPEG file."
         ) from error
     return image.numpy()
 
 
 def _refuse_palette(content):
-    """Raises for BMP files whose colours TensorFlow would silently get wrong."""
+    """Raises for BMP files whose colours TensorFlow would silently decode wrongly."""
 
     def number(start, length):
         return int.from_bytes(content[start : start + length], "little")
 
     if content[:2] != b"BM" or number(28, 2) != 8:
         return
-    # It takes the 8-bit entries for grey levels, which most palettes do not hold.
+    # TensorFlow reads 8-bit palette indices as grey levels. That is right only if
+    # entry i of the palette is grey level i.
     start = 14 + number(14, 4)
     grey = b"".join(bytes((level, level, level, 0)) for level in range(256))
     if number(30, 4) or content[start : start + 1024] != grey:

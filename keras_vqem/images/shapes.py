@@ -1,7 +1,8 @@
-"""`shapes`: a generated set of small colour images that needs no download.
+"""shapes: a generated set of small colour images that needs no download.
 
 Each image shows one or two anti-aliased shapes over a smooth gradient, with a
-faint wave texture and pixel noise. Endless, deterministic and only numpy.
+faint wave texture and pixel noise. The set is endless and deterministic, and
+needs only NumPy.
 """
 
 import operator
@@ -11,33 +12,37 @@ import numpy as np
 CLASSES = tuple("circle square triangle ring cross star stripes crescent".split())
 SPLITS = ("train", "validation", "test")
 
-# Random words per scene; Philox makes four at a time, so a multiple of 4.
+# Random words per scene; a multiple of 4, because Philox makes four at a time.
 _SCENE_WORDS = 40
 
-# The same bits everywhere: painting uses only + - * / sqrt floor abs min max,
-# one ufunc each, whose results IEEE 754 fixes. Sines, powers, `hypot` and sums
-# over an axis may differ in the last bit between CPUs: rotations are rational
-# and waves polynomial instead.
+# Every machine paints the same bits. Painting uses only + - * / sqrt floor abs
+# min max, one ufunc each, whose results IEEE 754 fixes. Sines, powers, `hypot`
+# and sums over an axis may differ in the last bit between CPUs, so rotations are
+# rational and waves polynomial.
 
 
-def images(count, seed=0, split="train", size=32, start=0):
-    """Returns images `start` to `start + count` of the set, with their labels.
+def images(
+    count: int, seed: int = 0, split: str = "train", size: int = 32, start: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns `count` images of the set, from number `start` on, with labels.
 
-    Image `i` depends only on `(seed, split, i)` and `size`, so a shorter call
-    is a prefix of a longer one, and `start` streams a set too large to hold.
-    `size` changes the resolution (and the noise) but not the scene.
+    Image `i` depends only on `(seed, split, i)` and `size`. A smaller `count`
+    therefore gives a prefix of a larger one, and `start` allows streaming a set
+    that does not fit into memory. `size` changes the resolution and the noise,
+    but not the scene.
 
     Args:
         count: Number of images, 0 or more.
-        seed: Integer from 0 to `2**64 - 1`; each seed is another set.
-        split: `"train"`, `"validation"` or `"test"`: independent streams.
-        size: Height and width in pixels, at least 8.
-        start: Index of the first image.
+        seed: Integer from 0 to `2**64 - 1`. Each seed gives a different set.
+        split: Name of the split, `"train"`, `"validation"` or `"test"`. Splits
+            are independent random streams.
+        size: Height and width of the images in pixels, at least 8.
+        start: Index of the first image, 0 or more.
 
     Returns:
         A tuple `(images, labels)`: `uint8` of shape `[count, size, size, 3]`
-        and `int32` of shape `[count]`. A label indexes `CLASSES` and names the
-        shape in front, also where a second shape lies behind it.
+        and `int32` of shape `[count]`. A label is an index into `CLASSES`, for
+        the shape in front if there are two.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -65,7 +70,7 @@ def images(count, seed=0, split="train", size=32, start=0):
 
     pixels = np.empty((count, size, size, 3), np.uint8)
     labels = np.empty(count, np.int32)
-    # Scene and noise have a stream each: the scene is the same at any size.
+    # Scene and noise have separate streams, so the scene is the same at any size.
     stream = 2 * SPLITS.index(split)
     values = 3 * size * size
     # Two bytes of noise per value, rounded up to Philox steps of 32 bytes.
@@ -87,16 +92,16 @@ def images(count, seed=0, split="train", size=32, start=0):
 
 
 def _words(seed, stream, first, n, words):
-    """Random words `[n, words]` of images `first` and on: jumps, does not loop."""
-    # Raw words, as numpy keeps a bit generator's output fixed between releases
-    # but not what `Generator` makes of it.
+    """Returns the random words `[n, words]` of images `first` to `first + n`."""
+    # NumPy keeps the raw words of a bit generator fixed between releases, but not
+    # the numbers that `Generator` makes of them. `advance` jumps in constant time.
     bits = np.random.Philox(key=np.array([seed, stream], np.uint64))
     bits.advance(first * words // 4)
     return bits.random_raw(n * words).reshape(n, words)
 
 
 def _paint(uniform, noise, size):
-    """Draws the scenes: uint8 `[n, 3, pixels]` and the labels of the front."""
+    """Returns the scenes, uint8 `[n, 3, pixels]`, and the labels of front shapes."""
     columns = iter(uniform.T[:, :, None])
 
     def draw(low=0.0, high=1.0):
@@ -116,10 +121,11 @@ def _paint(uniform, noise, size):
     across, down, phase = draw(-5, 5), draw(-5, 5), draw()
     wave = across * x + down * y + phase
     wave -= np.floor(wave)
-    # The square of a parabola per period: close to a sine, with no kink.
+    # One squared parabola per period is close to a sine and has no kink.
     wave *= 4 * (1 - wave)
     canvas += (draw(0.0, 0.08) * (wave * wave - 0.5))[:, None]
-    # A shape behind in about 60% of the images, then the one in front: three hues.
+    # In about 60% of the images a shape behind, in all one in front. Background and
+    # shapes have three different hues.
     turn = draw(0.28, 0.4)
     _draw_shape(canvas, x, y, hue - turn, draw, size, draw() < 0.6)
     labels = _draw_shape(canvas, x, y, hue + turn, draw, size, True)
@@ -132,11 +138,12 @@ def _draw_shape(canvas, x, y, hue, draw, size, visible):
     """Blends one shape per image into `canvas` and returns the classes."""
     label = np.floor(draw(0, len(CLASSES))).astype(np.int32)[:, 0]
     radius = draw(0.17, 0.4)
-    # Small shapes roam further; all may be cut a little by the border.
+    # Small shapes may lie farther from the centre; the border may cut any a little.
     room = 0.55 - radius
     u, v = x - 0.5 - room * draw(-1, 1), y - 0.5 - room * draw(-1, 1)
     t, flip = draw(-1, 1), np.where(draw() < 0.5, -1.0, 1.0)
-    # The tangent of half the rotation, near enough for all angles to be as likely.
+    # The tangent of half the rotation, adjusted so that all angles are about equally
+    # likely.
     t = t * (0.785 + 0.215 * t * t)
     scale = flip / ((1 + t * t) * radius)
     cos, sin = scale * (1 - t * t), scale * 2 * t
@@ -152,7 +159,7 @@ def _draw_shape(canvas, x, y, hue, draw, size, visible):
 
 
 def _rgb(hue, saturation, value):
-    """HSV (hue in turns) as RGB `[n, 3, 1]`; piecewise linear, hence exact."""
+    """Converts HSV (hue in turns) to RGB `[n, 3, 1]`, exact as piecewise linear."""
     k = (np.array([5.0, 3.0, 1.0]) + 6 * hue) / 6
     k = 6 * (k - np.floor(k))
     ramp = np.clip(np.minimum(k, 4 - k), 0, 1)
@@ -168,7 +175,7 @@ def _length(x, y):
 
 
 def _star(x, y):
-    # Mirrors (cos 36, sin 36 degrees) fold the star onto one half point.
+    # Mirrors along (cos 36°, sin 36°) fold the star onto half of one point.
     c, s = 0.8090169943749475, 0.5877852522924731
     x = np.abs(x)
     fold = 2 * np.maximum(c * x - s * y, 0)

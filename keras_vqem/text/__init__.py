@@ -1,4 +1,4 @@
-"""Corpora and text processing for translation."""
+"""Parallel corpora, tokenizer and batches for translation."""
 
 from keras_vqem.text.batches import TokenBatches
 from keras_vqem.text.cleaning import CleaningSummary, clean

@@ -2,12 +2,13 @@
 
 import math
 import operator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 PAD_ID = 0
-# Shapes are sought among at most this many lengths a side.
+# Maximum number of lengths per side among which boundaries are searched.
 GRID = 64
 CLEANING = (
     "remove long pairs with keras_vqem.text.clean(corpus, tokenizer=tokenizer, "
@@ -16,29 +17,34 @@ CLEANING = (
 
 
 class TokenBatches:
-    """Batches of sentence pairs that are alike in length.
+    """Batches of sentence pairs of similar length.
 
-    Every batch has one of a few shapes, found from the data so that little of it is
-    padding. Short pairs come in batches of many rows, long ones of few, so that all
-    batches hold about `tokens_per_batch` tokens a side. With few shapes, XLA compiles
-    few programs. The last batch of a shape is filled up with rows that are padding
-    alone: no pair is dropped, and no batch has another shape.
+    Every batch has one of a few shapes, chosen for the data so that there is little
+    padding. Short pairs come in batches of many rows and long pairs in batches of few
+    rows, so that all batches have about `tokens_per_batch` tokens per side. With few
+    shapes, XLA compiles few programs. The last batch of each shape is filled with rows
+    of padding: no pair is dropped, and no batch has any other shape.
 
-    The batches of an epoch, and their order, depend only on the seed and the number
-    of the epoch: a run that is resumed at an epoch sees what it would have seen.
+    The batches of an epoch and their order depend only on the seed and the number of
+    the epoch, so a resumed run gets the same batches as one that was never
+    interrupted.
 
     Args:
-        source_ids: A list of integer arrays, each ended by the end symbol.
-        target_ids: The same for the other side of the pairs.
-        tokens_per_batch: Bound on rows times length, for the longer side.
-        boundaries: A list of shapes (source length, target length), each a pair of
-            integers; None finds them from the data.
-        max_shapes: At most this many shapes are found.
-        length_multiple: Target lengths are multiples of it: 2 ** n_c for a model that
-            halves the target n_c times.
-        batch_multiple: Rows are multiples of it, so that replicas get equal shares.
-        shuffle: Whether pairs and batches are in random order.
-        seed: Of that order.
+        source_ids: Source sentences as a list of integer arrays, each with the end
+            symbol at its end.
+        target_ids: Target sentences, in the same form and order.
+        tokens_per_batch: Maximum number of tokens per batch, padding included: rows
+            times length of the longer side.
+        boundaries: List of pairs `(source length, target length)`, one per shape. None
+            chooses them for the data.
+        max_shapes: Maximum number of shapes to choose if `boundaries` is None.
+        length_multiple: Integer that divides all target lengths of batches. A model
+            that halves the target `num_compress_steps` times needs
+            `2 ** num_compress_steps`.
+        batch_multiple: Integer that divides the number of rows of every batch, so that
+            replicas get equal shares.
+        shuffle: Whether to shuffle pairs and batches each epoch.
+        seed: Integer that sets the random order.
 
     Example:
 
@@ -58,20 +64,20 @@ class TokenBatches:
 
     def __init__(
         self,
-        source_ids,
-        target_ids,
-        tokens_per_batch,
-        boundaries=None,
-        max_shapes=8,
-        length_multiple=8,
-        batch_multiple=2,
-        shuffle=True,
-        seed=0,
+        source_ids: Sequence[Sequence[int] | np.ndarray],
+        target_ids: Sequence[Sequence[int] | np.ndarray],
+        tokens_per_batch: int,
+        boundaries: Sequence[tuple[int, int]] | None = None,
+        max_shapes: int = 8,
+        length_multiple: int = 8,
+        batch_multiple: int = 2,
+        shuffle: bool = True,
+        seed: int = 0,
     ):
         if len(source_ids) != len(target_ids) or not len(source_ids):
             raise ValueError(
                 f"source_ids has {len(source_ids)} sentences, target_ids has "
-                f"{len(target_ids)}. Pass lists of the same length, at least 1."
+                f"{len(target_ids)}. Pass two lists of the same length, at least 1."
             )
         for name, value in (
             ("tokens_per_batch", tokens_per_batch),
@@ -97,9 +103,9 @@ class TokenBatches:
             pair = int(np.argmin(bucket_of_pair))
             raise ValueError(
                 f"Pair {pair} has {lengths[pair, 0]} source and {lengths[pair, 1]} "
-                f"target tokens and fits none of the boundaries {boundaries.tolist()} "
-                f"({np.sum(bucket_of_pair < 0)} pairs do not). Add a larger boundary, "
-                f"or {CLEANING}."
+                f"target tokens and fits none of the boundaries {boundaries.tolist()}. "
+                f"The same holds for {np.sum(bucket_of_pair < 0)} of {len(lengths)} "
+                f"pairs. Add a larger boundary, or {CLEANING}."
             )
         self._buckets = []
         for number, (source_length, target_length) in enumerate(boundaries.tolist()):
@@ -113,21 +119,21 @@ class TokenBatches:
                 self._buckets.append((rows, pairs))
 
     @property
-    def shapes(self):
-        """The shapes of batches: (rows, source length, target length) of each."""
+    def shapes(self) -> list[tuple[int, int, int]]:
+        """Shapes of the batches, a list of `(rows, source length, target length)`."""
         return [
             (rows, pairs["source_ids"].shape[1], pairs["target_ids"].shape[1])
             for rows, pairs in self._buckets
         ]
 
     @property
-    def steps_per_epoch(self):
-        """The number of batches of an epoch, the same for all epochs."""
+    def steps_per_epoch(self) -> int:
+        """Number of batches per epoch, the same for all epochs."""
         return sum(self._counts())
 
     @property
-    def padding_waste(self):
-        """The share of padding in all batches of an epoch, filler rows included."""
+    def padding_waste(self) -> float:
+        """Fraction of padding in the batches of an epoch, rows of padding included."""
         slots = sum(
             count * rows * (source + target)
             for count, (rows, source, target) in zip(
@@ -136,15 +142,15 @@ class TokenBatches:
         )
         return 1 - self._tokens / slots
 
-    def epoch(self, number):
-        """Yield the batches of one epoch.
+    def epoch(self, number: int) -> Iterator[dict[str, np.ndarray]]:
+        """Yields the batches of one epoch.
 
         Args:
-            number: Of the epoch, from 0.
+            number: Number of the epoch, counted from 0.
 
         Yields:
-            Dicts of int32 arrays, `source_ids` [rows, source length] and
-            `target_ids` [rows, target length].
+            Dicts of int32 arrays, `source_ids` `[rows, source length]` and
+            `target_ids` `[rows, target length]`.
         """
         rng = np.random.default_rng([self.seed % 2**64, operator.index(number)])
         plan, orders = [], []
@@ -163,19 +169,22 @@ class TokenBatches:
                 batch[name][: len(chosen)] = ids[chosen]
             yield batch
 
-    def dataset(self, first_epoch=0, epochs=None):
-        """The batches of epoch after epoch, as a `tf.data.Dataset`.
+    def dataset(
+        self, first_epoch: int = 0, epochs: int | None = None
+    ) -> tf.data.Dataset:
+        """Returns the batches of one epoch after another.
 
-        For `model.fit(dataset, steps_per_epoch=batches.steps_per_epoch, ...)`; with
-        `epochs=1` for validation.
+        Use it as `model.fit(dataset, steps_per_epoch=batches.steps_per_epoch, ...)`,
+        and with `epochs=1` as validation data.
 
         Args:
-            first_epoch: The number of the epoch to start with.
-            epochs: How many epochs; None for no end.
+            first_epoch: Number of the epoch to start with, counted from 0.
+            epochs: Number of epochs. None makes the dataset infinite.
 
         Returns:
-            A dataset of dicts as those of `epoch`. Its static shapes are unknown, so
-            that a `tf.function` is traced once for all; XLA compiles each real shape.
+            A `tf.data.Dataset` of dicts like those of `epoch`. Its static shapes are
+            unknown, so that a `tf.function` is traced only once; XLA compiles each
+            actual shape.
         """
 
         def generate():
@@ -188,15 +197,15 @@ class TokenBatches:
         signature = {"source_ids": spec, "target_ids": spec}
         dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
         if epochs is not None:
-            # Lets Keras know the number of steps of validation before it starts.
+            # Tells Keras the number of validation steps before it starts.
             cardinality = epochs * self.steps_per_epoch
             dataset = dataset.apply(
                 tf.data.experimental.assert_cardinality(cardinality)
             )
         return dataset.prefetch(4)
 
-    def summary(self):
-        """A table of the shapes, as a string."""
+    def summary(self) -> str:
+        """Returns a table of the shapes, with pairs, batches and padding of each."""
         lines = [
             f"{'rows':>6} {'source':>7} {'target':>7} {'pairs':>9} {'batches':>8}"
             f" {'padding':>8}"
@@ -227,22 +236,22 @@ class TokenBatches:
             raise ValueError(
                 f"tokens_per_batch is {self.tokens_per_batch}, too small for "
                 f"{self.batch_multiple} rows (batch_multiple) of {longest} tokens. "
-                f"Raise it, or {CLEANING}."
+                f"Raise tokens_per_batch, or {CLEANING}."
             )
         return rows * self.batch_multiple
 
     def _find_boundaries(self, lengths, max_shapes):
-        """Shapes, at most `max_shapes`, with which little is padding."""
+        """Chooses at most `max_shapes` boundaries that need little padding."""
         unit = np.array([1, self.length_multiple])
         lengths = -(-lengths // unit) * unit
-        self._rows(*lengths.max(axis=0).tolist())  # Says so if a pair is too long.
-        # Lengths are told apart only so far that the search takes seconds.
+        self._rows(*lengths.max(axis=0).tolist())  # Raises if a pair is too long.
+        # Lengths are rounded up to a grid, so that the search takes only seconds.
         step = unit * -(-lengths.max(axis=0) // (unit * GRID))
         cells = np.minimum(-(-lengths // step) * step, lengths.max(axis=0))
         cells, members = np.unique(cells, axis=0, return_counts=True)
 
         def slots(boxes):
-            """Tokens and padding of an epoch."""
+            """Number of tokens per epoch, padding included."""
             assigned = _assign(cells, boxes)
             if (assigned < 0).any():
                 return math.inf
@@ -254,7 +263,7 @@ class TokenBatches:
         starts = _equal_boxes(cells, members, max_shapes)
         boxes = min((_moved(boxes, cells, slots) for boxes in starts), key=slots)
         assigned = _assign(lengths, boxes)
-        # A box may be larger than the pairs in it, or have none.
+        # Shrink each box to its pairs, and drop boxes without any.
         return _sorted([lengths[assigned == i].max(0) for i in np.unique(assigned)])
 
     def _checked_boundaries(self, boundaries):
@@ -262,12 +271,13 @@ class TokenBatches:
         if boundaries.ndim != 2 or boundaries.shape[1] != 2 or boundaries.min() < 1:
             raise ValueError(
                 "boundaries must be a list of pairs (source length, target length), "
-                f"not {boundaries.tolist()}."
+                f"not {boundaries.tolist()}. Pass, for example, [(16, 16), (64, 64)]."
             )
         if (boundaries[:, 1] % self.length_multiple).any():
             raise ValueError(
                 f"The target lengths {boundaries[:, 1].tolist()} of boundaries must "
-                f"be multiples of length_multiple, {self.length_multiple}."
+                f"be multiples of length_multiple, {self.length_multiple}. Round them "
+                "up, or lower length_multiple."
             )
         return _sorted(boundaries)
 
@@ -276,8 +286,8 @@ def _lengths(sentences):
     lengths = np.array([len(ids) for ids in sentences])
     if not lengths.all():
         raise ValueError(
-            f"Sentence {np.argmin(lengths)} has no ids, not even an end symbol. Make "
-            "them with SentencePieceTokenizer.encode_lines, which ends each with it."
+            f"Sentence {np.argmin(lengths)} has no ids, not even the end symbol. Make "
+            "ids with SentencePieceTokenizer.encode_lines, which adds the end symbol."
         )
     return lengths
 
@@ -289,29 +299,29 @@ def _pad(sentences, members, length):
     padded[real] = np.concatenate(rows)
     if (padded[real] <= PAD_ID).any():
         raise ValueError(
-            f"A sentence holds the id {padded[real].min()}; ids must be above "
-            f"{PAD_ID}, which means padding. Pass ids without padding, as "
-            "SentencePieceTokenizer.encode_lines makes them."
+            f"A sentence contains the id {padded[real].min()}, but ids must be above "
+            f"{PAD_ID}, the id of padding. Pass ids without padding, such as those of "
+            "SentencePieceTokenizer.encode_lines."
         )
     return padded
 
 
 def _sorted(boxes):
-    """From short to long."""
+    """Sorts boxes from short to long."""
     return np.array(sorted(map(tuple, boxes), key=lambda box: (sum(box), box)))
 
 
 def _assign(lengths, boxes):
-    """For each pair the number of the smallest box that holds it, or -1."""
+    """Returns, per pair, the number of the smallest box that it fits, or -1."""
     assigned = np.full(len(lengths), -1)
-    # The smallest box comes last and so overrides the others.
+    # The smallest box comes last, and so overrides larger ones.
     for number in np.argsort(-boxes.sum(axis=1), kind="stable"):
         assigned[(lengths <= boxes[number]).all(axis=1)] = number
     return assigned
 
 
 def _equal_boxes(cells, members, max_shapes):
-    """Yield sets of 1, 2, ... boxes that hold equal shares of the pairs, by length."""
+    """Yields sets of 1, 2, ... boxes, each with an equal share of the sorted pairs."""
     order = np.argsort(cells.sum(axis=1), kind="stable")
     share = np.cumsum(members[order]) / members.sum()
     for count in range(1, max_shapes + 1):
@@ -321,9 +331,9 @@ def _equal_boxes(cells, members, max_shapes):
 
 
 def _moved(boxes, cells, slots):
-    """Move one box at a time, as long as this saves padding."""
+    """Moves one box at a time, as long as this saves padding."""
     sides = [np.unique(cells[:, side]) for side in range(2)]
-    # One side of a box changes, or the whole box goes to another place.
+    # A move changes one side of a box, or takes the whole box to another place.
     places = cells[:: -(-len(cells) // (2 * GRID))]
     least, before = slots(boxes), math.inf
     while least < before:

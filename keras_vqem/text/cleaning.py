@@ -1,31 +1,33 @@
-"""clean: removes the pairs of a corpus that are not worth training on."""
+"""clean: removes sentence pairs that are not worth training on."""
 
 import dataclasses
 
 from keras_vqem.text.lines import is_utf8
 from keras_vqem.text.parallel_corpus import ParallelCorpus
+from keras_vqem.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
 REASONS = ("not UTF-8", "empty", "too long", "length ratio", "duplicate")
 
 
 @dataclasses.dataclass(frozen=True)
 class CleaningSummary:
-    """What `clean` removed. Printed, it is a table.
+    """Report of what `clean` removed; `print` shows it as a table.
 
     Attributes:
-        total: Number of pairs before.
-        removed: Per reason, the line numbers (from 1) of the pairs removed for it.
+        total: Number of pairs before cleaning.
+        removed: Dict from each reason to the line numbers (from 1) of the pairs that
+            were removed for it.
     """
 
     total: int
     removed: dict[str, list[int]]
 
     @property
-    def kept(self):
-        """Number of pairs after."""
+    def kept(self) -> int:
+        """Number of pairs after cleaning."""
         return self.total - sum(map(len, self.removed.values()))
 
-    def __str__(self):
+    def __str__(self) -> str:
         rows = [f"{'pairs':<14}{self.total:>10}"]
         for reason, lines in self.removed.items():
             first = ", ".join(map(str, lines[:5])) + (", ..." if lines[5:] else "")
@@ -36,38 +38,44 @@ class CleaningSummary:
 
 
 def clean(
-    corpus,
-    tokenizer=None,
-    max_tokens=None,
-    max_characters=None,
-    max_ratio=9.0,
-    remove_duplicates=True,
-):
-    """Remove broken, empty, over-long, ill-matched and repeated pairs.
+    corpus: ParallelCorpus,
+    tokenizer: SentencePieceTokenizer | None = None,
+    max_tokens: int | None = None,
+    max_characters: int | None = None,
+    max_ratio: float | None = 9.0,
+    remove_duplicates: bool = True,
+) -> tuple[ParallelCorpus, CleaningSummary]:
+    """Removes broken, empty, over-long, ill-matched and repeated pairs.
 
-    Sentences stay as they are: pairs are kept or removed, in their order. This is
-    for training data. A validation or test set is scored as it is published; clean
-    it, and its scores can no longer be compared.
+    Pairs are kept or removed as a whole: sentences and their order do not change.
+    Clean only training data. Scores on a cleaned validation or test set cannot be
+    compared with scores on the published one.
 
     A pair is removed for the first of these reasons that holds:
 
-    - not UTF-8: a side has bytes that are not UTF-8;
-    - empty: a side has nothing but white space;
+    - not UTF-8: a side contains bytes that are not UTF-8;
+    - empty: a side contains only white space;
     - too long: a side has more than `max_characters` or `max_tokens`;
-    - length ratio: one side has more than `max_ratio` times the other's characters;
-    - duplicate: the same pair, both sides, was kept before.
+    - length ratio: one side has more than `max_ratio` times the characters of the
+      other;
+    - duplicate: an earlier pair with the same two sides was kept.
 
     Args:
-        corpus: A `ParallelCorpus`.
-        tokenizer: A `SentencePieceTokenizer`, needed for `max_tokens`.
-        max_tokens: Bound on the ids of a side, its end symbol included; None for no
-            bound.
-        max_characters: Bound on the characters of a side; None for no bound.
-        max_ratio: Bound on the ratio of characters; None for no bound.
-        remove_duplicates: Whether pairs that are repeated are removed.
+        corpus: `ParallelCorpus` to clean.
+        tokenizer: `SentencePieceTokenizer` that counts tokens; needed only for
+            `max_tokens`.
+        max_tokens: Maximum number of tokens per side, end of sentence included. None
+            sets no limit.
+        max_characters: Maximum number of characters per side. None sets no limit.
+        max_ratio: Maximum ratio between the numbers of characters of the two sides.
+            None sets no limit.
+        remove_duplicates: Whether to remove repeated pairs.
 
     Returns:
-        A new `ParallelCorpus`, and a `CleaningSummary`.
+        A tuple of the new `ParallelCorpus` and a `CleaningSummary`.
+
+    Raises:
+        ValueError: If `max_tokens` is given without a tokenizer.
 
     Example:
 
@@ -88,8 +96,8 @@ def clean(
     """
     if max_tokens is not None and tokenizer is None:
         raise ValueError(
-            "max_tokens counts the ids of a tokenizer. Pass tokenizer=..., or bound "
-            "max_characters instead."
+            f"max_tokens={max_tokens} needs a tokenizer to count tokens. Pass "
+            "tokenizer=..., or set max_characters instead."
         )
     removed = {reason: [] for reason in REASONS}
     kept, seen = [], set()
@@ -118,7 +126,7 @@ def clean(
 
 
 def _more_tokens(corpus, tokenizer, max_tokens):
-    """Positions of pairs with a side of more than `max_tokens` ids."""
+    """Returns the indices of pairs with more than `max_tokens` tokens on a side."""
     if max_tokens is None:
         return set()
     return {

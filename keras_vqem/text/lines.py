@@ -3,12 +3,20 @@
 import os
 import select
 import sys
+from collections.abc import Callable, Iterator, Sequence
 
 
-def one_line(text):
-    """The text with spaces for line breaks, so that it is one line of a file.
+def one_line(text: str) -> str:
+    """Replaces line breaks with spaces, so that a text is one line of a file.
 
-    A tokenizer that spells rare characters in bytes can write any byte.
+    Translations need this: a tokenizer that spells rare characters as bytes can write
+    any byte, line breaks included.
+
+    Args:
+        text: A string.
+
+    Returns:
+        The string without line breaks.
 
     Example:
 
@@ -19,73 +27,80 @@ def one_line(text):
     return text.replace("\n", " ").replace("\r", " ")
 
 
-def line_chunks(descriptor, most):
-    """Yields lines as they come: many at a time from a file, one from a person.
+def line_chunks(descriptor: int, chunk_size: int) -> Iterator[list[bytes]]:
+    """Yields lines as they arrive: many at a time from a file, one from a person.
 
-    A chunk ends when it has `most` lines, or when nothing more can be read at once.
+    A chunk ends when it has `chunk_size` lines, or when no more input is waiting.
 
     Args:
-        descriptor: Number of an open file, pipe or terminal.
-        most: The largest number of lines in a chunk.
+        descriptor: File descriptor of an open file, pipe or terminal.
+        chunk_size: Maximum number of lines per chunk.
 
     Yields:
-        Lists of bytes, without line ends. A last line needs no line end.
+        Lists of lines as bytes, without line breaks. The last line need not end in
+        one.
     """
     lines, rest = [], b""
     while piece := os.read(descriptor, 1 << 16):
         *complete, rest = (rest + piece).split(b"\n")
         lines += complete
-        while len(lines) >= most:
-            yield [line.removesuffix(b"\r") for line in lines[:most]]
-            lines = lines[most:]
-        # A regular file always has more, until its end.
+        while len(lines) >= chunk_size:
+            yield [line.removesuffix(b"\r") for line in lines[:chunk_size]]
+            lines = lines[chunk_size:]
+        # A regular file is always ready to be read, so its chunks are full.
         if lines and not select.select([descriptor], [], [], 0)[0]:
             yield [line.removesuffix(b"\r") for line in lines]
             lines = []
     lines += [rest] if rest else []
-    for start in range(0, len(lines), most):
-        yield [line.removesuffix(b"\r") for line in lines[start : start + most]]
+    for start in range(0, len(lines), chunk_size):
+        yield [line.removesuffix(b"\r") for line in lines[start : start + chunk_size]]
 
 
-def answer_lines(translate, most, file=None, texts=()):
-    """Writes translations of lines to standard output, as the lines come.
+def answer_lines(
+    translate: Callable[[list[str]], list[str]],
+    chunk_size: int,
+    file: str | os.PathLike | None = None,
+    texts: Sequence[str] = (),
+) -> None:
+    """Writes translations of lines to standard output, as the lines arrive.
 
-    Line n of the output translates line n of the input. A line without words gives an
-    empty one, and bytes that are not UTF-8 are read as U+FFFD.
+    Line n of the output translates line n of the input. The translation of a blank
+    line is an empty line. Bytes that are not UTF-8 are read as U+FFFD.
 
     Args:
-        translate: Function from a list of strings to a list of strings.
-        most: The largest number of lines given to it.
-        file: Path of a file of lines; standard input, if None.
-        texts: Strings to translate instead.
+        translate: Function from a list of strings to the list of their translations.
+        chunk_size: Maximum number of lines per call of `translate`.
+        file: Path of a file with one text per line. None reads standard input.
+        texts: Strings to translate. If there are any, no file is read.
     """
     try:
-        for lines in _given(most, file, texts):
+        for lines in _given(chunk_size, file, texts):
             sys.stdout.buffer.write(_answers(translate, lines))
             sys.stdout.buffer.flush()
     except BrokenPipeError:
-        # The reader, `head` perhaps, has enough. Python would complain at its exit.
+        # The reader, `head` perhaps, has closed the pipe. Python would print an error
+        # at exit if standard output still led there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _given(most, file, texts):
+def _given(chunk_size, file, texts):
     if texts:
         lines = [os.fsencode(text) for text in texts]
-        for start in range(0, len(lines), most):
-            yield lines[start : start + most]
+        for start in range(0, len(lines), chunk_size):
+            yield lines[start : start + chunk_size]
         return
-    # Unbuffered: line_chunks asks the system whether more is there.
+    # Unbuffered, because line_chunks asks the system whether more input is waiting.
     with open(
         sys.stdin.fileno() if file is None else file,
         "rb",
         buffering=0,
         closefd=file is not None,
     ) as source:
-        yield from line_chunks(source.fileno(), most)
+        yield from line_chunks(source.fileno(), chunk_size)
 
 
 def _answers(translate, lines):
-    """The translations of lines of bytes, as one block of lines."""
+    """Translates lines of bytes, and returns the translations as one block of lines."""
     texts = [line.decode("utf-8", "replace") for line in lines]
     places = [place for place, text in enumerate(texts) if text.strip()]
     found = [""] * len(texts)
@@ -95,9 +110,18 @@ def _answers(translate, lines):
     return "".join(text + "\n" for text in found).encode("utf-8", "replace")
 
 
-def is_utf8(text):
-    """Whether a string can be written: bytes that were not UTF-8 cannot."""
-    # They were read as lone surrogates.
+def is_utf8(text: str) -> bool:
+    """Returns whether a string can be encoded as UTF-8.
+
+    Strings with lone surrogates cannot; Python's `surrogateescape` decodes bytes that
+    are not UTF-8 to such strings.
+
+    Args:
+        text: A string.
+
+    Returns:
+        True if the string can be encoded.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:

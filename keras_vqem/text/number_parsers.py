@@ -1,7 +1,7 @@
-"""Readers of the English and German wordings of `keras_vqem.text.number_words`.
+"""Parsers of the English and German wordings of `keras_vqem.text.number_words`.
 
-The readers follow the grammar and share with the writers nothing but the
-vocabulary, so that a round trip checks both.
+The parsers follow the grammar and share only the vocabulary with the writers, so
+a round trip checks both.
 """
 
 import re
@@ -11,17 +11,18 @@ from keras_vqem.text import number_words as words
 __all__ = ["parse_english", "parse_german"]
 
 
-def parse_english(text):
-    """Read the item that an English wording stands for.
+def parse_english(text: str) -> tuple:
+    """Parses an English wording of a number, date or time.
 
     Args:
-        text: A string in the style described in `keras_vqem.text.number_words`.
+        text: English wording, in the style described in
+            `keras_vqem.text.number_words`.
 
     Returns:
-        The item, a tuple: `to_english(parse_english(text)) == text`.
+        The item, a tuple such that `to_english(parse_english(text)) == text`.
 
     Raises:
-        ValueError: If `text` is not in that style.
+        ValueError: If `text` is not in this style.
 
     Example:
 
@@ -33,21 +34,22 @@ def parse_english(text):
     except (KeyError, ValueError):
         raise ValueError(
             f"Cannot read {text!r} as an English number, date or time. See "
-            "keras_vqem.text.number_words for the style that is read."
+            "keras_vqem.text.number_words for the wordings that can be read."
         ) from None
 
 
-def parse_german(text):
-    """Read the item that a German wording stands for.
+def parse_german(text: str) -> tuple:
+    """Parses a German wording of a number, date or time.
 
     Args:
-        text: A string in the style described in `keras_vqem.text.number_words`.
+        text: German wording, in the style described in
+            `keras_vqem.text.number_words`.
 
     Returns:
-        The item, a tuple: `to_german(parse_german(text)) == text`.
+        The item, a tuple such that `to_german(parse_german(text)) == text`.
 
     Raises:
-        ValueError: If `text` is not in that style.
+        ValueError: If `text` is not in this style.
 
     Example:
 
@@ -59,7 +61,7 @@ def parse_german(text):
     except (KeyError, ValueError):
         raise ValueError(
             f"Cannot read {text!r} as a German number, date or time. See "
-            "keras_vqem.text.number_words for the style that is read."
+            "keras_vqem.text.number_words for the wordings that can be read."
         ) from None
 
 
@@ -144,7 +146,7 @@ def _read_german(text):
 
 
 def _clock(hour, offset, part, language):
-    """The item `offset` minutes after the full `hour` of a twelve-hour clock."""
+    """Returns the item `offset` minutes after the `hour` of a twelve-hour clock."""
     hour, minute = divmod(60 * _within(hour, 1, 12) + offset, 60)
     if part is None:
         return "time", hour % 12 or 12, minute, "clock"
@@ -156,7 +158,7 @@ def _clock(hour, offset, part, language):
 
 
 def _read_en_hundred(text):
-    """From 1 to 99."""
+    """Reads a number from 1 to 99."""
     tens, dash, unit = text.partition("-")
     if dash:
         return _within(words.EN_VALUE[tens], 20, 90) + _within(
@@ -166,7 +168,7 @@ def _read_en_hundred(text):
 
 
 def _read_en_thousand(text):
-    """From 1 to 999."""
+    """Reads a number from 1 to 999."""
     if "hundred" not in text:
         return _read_en_hundred(text)
     hundreds, rest = _match(r"(\w+) hundred(?: and (\S+))?", text)
@@ -209,7 +211,7 @@ def _read_en_year(text):
 
 
 def _read_de_hundred(text, one="eins"):
-    """From 1 to 99, where a final one is written as `one`."""
+    """Reads a number from 1 to 99, in which a final 1 is written as `one`."""
     unit, und, tens = text.partition("und")
     if und:
         unit = _within(_read_de_hundred(unit, "ein"), 1, 9)
@@ -218,7 +220,7 @@ def _read_de_hundred(text, one="eins"):
 
 
 def _read_de_thousand(text, one="eins"):
-    """From 1 to 999, where a final one is written as `one`."""
+    """Reads a number from 1 to 999, in which a final 1 is written as `one`."""
     hundreds, hundert, rest = text.partition("hundert")
     if not hundert:
         return _read_de_hundred(text, one)
@@ -237,7 +239,7 @@ def _read_de_cardinal(text):
 
 
 def _read_de_ordinal(text):
-    # Only what follows the last hundred or thousand is inflected irregularly.
+    # Only the part after the last "hundert" or "tausend" is inflected irregularly.
     before, last = _match(r"(.*(?:hundert|tausend))?(\w+)", text)
     value = _read_de_cardinal(before) if before else 0
     if before and last == "ste":

@@ -13,26 +13,25 @@ An item is a plain tuple:
 | `("time", hour, minute, "24h")`       | fourteen oh five      | vierzehn Uhr fünf|
 
 Cardinals go from 0 to 1,000,000, ordinals from 1 to 99,999 and years from 1100
-to 2099. `weekday` counts from Monday as 0, and `weekday` and `year` may be
-`None`. Clock times name multiples of five minutes: "clock" with an hour from 1
-to 12, "daypart" with an hour from 0 to 23 except 12, since noon is neither
-morning nor afternoon. "24h" takes every minute but 0, where German could not
-tell "zwei Uhr" from the clock time.
+to 2099. `weekday` is 0 for Monday; `weekday` and `year` may be `None`. In
+"clock" and "daypart" times the minute is a multiple of five. The hour of "clock"
+is from 1 to 12, that of "daypart" from 0 to 23 except 12, because noon is
+neither morning nor afternoon. "24h" allows every minute except 0: at minute 0,
+German "zwei Uhr" would be the same as the "clock" time.
 
-Each language has one fixed style, so that every item has exactly one wording:
+Each language has one fixed style, so every item has exactly one wording:
 
-- English is British: "and" stands before the tens and units of each group of
-  three digits ("one thousand and six", "two hundred and three thousand"), no
-  commas, and "one hundred", never "a hundred". Years read "nineteen hundred",
-  "nineteen oh five", "two thousand and seven", "twenty fourteen".
+- English is British: "and" comes before the tens and units of each group of
+  three digits ("one thousand and six", "two hundred and three thousand"). There
+  are no commas, and it is "one hundred", never "a hundred". Years read "nineteen
+  hundred", "nineteen oh five", "two thousand and seven", "twenty fourteen".
 - German follows the official orthography with every "ein" spelled out
   ("einhunderteins", "eintausendeinhundert"). Years before 2000 count hundreds
   ("neunzehnhundertfünf"). "Viertel nach" and "Viertel vor" are capitalised, and
   the middle of the hour reads "fünf vor halb drei", "halb drei", "fünf nach halb
   drei".
-- The day part follows the hour as each language has it: "two o'clock in the
-  morning" is "zwei Uhr nachts" and "eleven o'clock in the morning" is "elf Uhr
-  vormittags".
+- Each language divides the day in its own way: "two o'clock in the morning" is
+  "zwei Uhr nachts", and "eleven o'clock in the morning" is "elf Uhr vormittags".
 
 `keras_vqem.text.number_parsers` reads these wordings back.
 """
@@ -45,7 +44,7 @@ __all__ = ["to_english", "to_german"]
 MAX_CARDINAL = 1_000_000
 MAX_ORDINAL = 99_999
 FIRST_YEAR, LAST_YEAR = 1100, 2099
-# The calendar of a date without a year has a 29 February.
+# Dates without a year include 29 February.
 LEAP_YEAR = 2000
 
 EN_SMALL = (
@@ -96,7 +95,7 @@ DE_MINUTES = {
     50: "zehn vor",
     55: "fünf vor",
 }
-# Per hour of the day, (English, German).
+# From the hour of the day to its part of the day, (English, German).
 DAY_PARTS = {0: ("at night", "nachts")}
 DAY_PARTS |= dict.fromkeys(range(1, 5), ("in the morning", "nachts"))
 DAY_PARTS |= dict.fromkeys(range(5, 10), ("in the morning", "morgens"))
@@ -106,14 +105,14 @@ DAY_PARTS |= dict.fromkeys(range(18, 22), ("in the evening", "abends"))
 DAY_PARTS |= {22: ("at night", "abends"), 23: ("at night", "nachts")}
 
 
-def to_english(item):
-    """Write an item in English.
+def to_english(item: tuple) -> str:
+    """Writes an item in English words.
 
     Args:
-        item: A tuple as described at the top of this module.
+        item: Tuple for a number, date or time, as described at the top of this module.
 
     Returns:
-        The English wording, a string.
+        The English wording.
 
     Raises:
         ValueError: If `item` is not such a tuple or is out of range.
@@ -146,14 +145,14 @@ def to_english(item):
             return f"{EN_MINUTES[60 - minute]} to {following}{end}"
 
 
-def to_german(item):
-    """Write an item in German.
+def to_german(item: tuple) -> str:
+    """Writes an item in German words.
 
     Args:
-        item: A tuple as described at the top of this module.
+        item: Tuple for a number, date or time, as described at the top of this module.
 
     Returns:
-        The German wording, a string.
+        The German wording.
 
     Raises:
         ValueError: If `item` is not such a tuple or is out of range.
@@ -184,8 +183,18 @@ def to_german(item):
             return f"{DE_MINUTES[minute]} {named}{end}"
 
 
-def checked(item):
-    """Return `item`, or raise a `ValueError` if it has no wording."""
+def checked(item: tuple) -> tuple:
+    """Returns `item`, or raises a `ValueError` if it has no wording.
+
+    Args:
+        item: Tuple for a number, date or time, as described at the top of this module.
+
+    Returns:
+        The same tuple.
+
+    Raises:
+        ValueError: If `item` is not such a tuple or is out of range.
+    """
     match item:
         case ("cardinal", int(value)):
             valid = 0 <= value <= MAX_CARDINAL

@@ -1,18 +1,19 @@
 """A generated English-German corpus of numbers, dates and clock times.
 
-Nothing is downloaded or stored: every sentence pair is written out from a grammar
-when it is asked for. English to German is a function, so exact match is a
-meaningful score, and the order of the words differs as in real text ("twenty-three"
-is "dreiundzwanzig", "half past two" is "halb drei").
+Nothing is downloaded or stored: a grammar writes sentence pairs on demand. Each
+English sentence has exactly one German translation, so exact match is a meaningful
+score. The order of the words differs as in real text ("twenty-three" is
+"dreiundzwanzig", "half past two" is "halb drei").
 
-`keras_vqem.text.number_words` describes the items and the wording. The corpus holds
-all of them, except that a weekday with a full date is the true one of the Gregorian
-calendar, extended back before 1582; without a year, any weekday goes with any day.
+`keras_vqem.text.number_words` describes the items and their wordings. The corpus has
+all of them with one exception: a full date has its true weekday or none, by the
+Gregorian calendar, extended back before 1582. Without a year, any weekday goes with
+any day.
 """
 
 import datetime
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -36,30 +37,37 @@ KINDS = ("cardinal", "ordinal", "date", "time")
 SPLITS = ("train", "validation", "test")
 
 
-def pairs(count, seed=0, kinds=KINDS, split="train"):
-    """Sample distinct sentence pairs of the corpus.
+def pairs(
+    count: int,
+    seed: int = 0,
+    kinds: str | Iterable[str] = KINDS,
+    split: str = "train",
+) -> list[tuple[str, str]]:
+    """Samples distinct sentence pairs of the corpus.
 
-    The kinds have equal shares, and so have the forms within a kind (numbers of one
-    to two, three, four, five and six digits; dates with and without weekday and
-    year; the styles of clock times). A kind or form that has too few sentences
-    gives all of them, and the others fill up.
+    All kinds have equal shares, and so do all forms within a kind: numbers of one to
+    two, three, four, five and six digits; dates with and without weekday and year;
+    the styles of clock times. A kind or form with too few sentences gives all it has,
+    and the others make up for it.
 
-    The splits hold 90, 5 and 5 percent. They are disjoint whatever the seeds, and
-    keep together what is nearly the same: a number as cardinal and as ordinal, a
-    date with and without its weekday, and all times at which a clock's hands stand
-    alike.
+    The splits have 90, 5 and 5 percent of the corpus. They are disjoint for any
+    seeds. Sentences that are nearly the same are in the same split: a number as
+    cardinal and as ordinal, a date with and without its weekday, and all times at
+    which the hands of a clock are in the same position.
 
     The sample is the same on every machine and with every version of Python and
     NumPy, because it is computed with 64-bit integers and no random generator.
 
     Args:
-        count: Number of pairs, at least 1 and at most `capacity(kinds, split)`.
-        seed: An integer. Each seed gives another sample in another order.
-        kinds: Some of `"cardinal"`, `"ordinal"`, `"date"` and `"time"`, in any order.
-        split: `"train"`, `"validation"` or `"test"`.
+        count: Number of pairs, from 1 to `capacity(kinds, split)`.
+        seed: Integer that selects the sample and its order.
+        kinds: Kinds of sentences, some of `"cardinal"`, `"ordinal"`, `"date"` and
+            `"time"`, in any order.
+        split: Name of the split, `"train"`, `"validation"` or `"test"`.
 
     Returns:
-        A list of `count` tuples `(english, german)` with distinct English sides.
+        A list of `count` tuples `(english, german)`, whose English sentences are
+        distinct.
 
     Raises:
         ValueError: If a kind or the split is unknown, or `count` is out of range.
@@ -87,19 +95,20 @@ def pairs(count, seed=0, kinds=KINDS, split="train"):
     for forms, share in zip(members, _shares(count, sizes), strict=True):
         sizes = [len(ids) for _, ids in forms]
         for (form, ids), number in zip(forms, _shares(share, sizes), strict=True):
-            # Without a key of its own, a form would draw the same numbers as others.
+            # Each form has its own key; with one key, all would draw the same numbers.
             form_key = _mix(key + np.uint64(_FORMS.index(form) + 1))
             items += map(form.item, ids[_order(ids, form_key)[:number]].tolist())
     order = _order(np.arange(count, dtype=np.uint64), key)
     return [(to_english(items[i]), to_german(items[i])) for i in order.tolist()]
 
 
-def capacity(kinds=KINDS, split="train"):
-    """Count the distinct sentence pairs of the corpus.
+def capacity(kinds: str | Iterable[str] = KINDS, split: str = "train") -> int:
+    """Counts the distinct sentence pairs of the corpus.
 
     Args:
-        kinds: Some of `"cardinal"`, `"ordinal"`, `"date"` and `"time"`.
-        split: `"train"`, `"validation"` or `"test"`.
+        kinds: Kinds of sentences, some of `"cardinal"`, `"ordinal"`, `"date"` and
+            `"time"`.
+        split: Name of the split, `"train"`, `"validation"` or `"test"`.
 
     Returns:
         The number of pairs of these kinds in the split.
@@ -116,13 +125,13 @@ def capacity(kinds=KINDS, split="train"):
 
 
 class _Form(NamedTuple):
-    """The sentences of one shape, numbered by `ids`."""
+    """Sentences of one form, numbered by `ids`."""
 
     kind: str
     ids: range
     item: Callable
-    # From an array of ids to an array of integers: the ids that have the same one
-    # belong to the same split.
+    # Function from an array of ids to an array of groups. Ids of the same group belong
+    # to the same split.
     group: Callable
 
 
@@ -204,7 +213,7 @@ _FORMS = (
         lambda ids: ids // 7,
     ),
     _Form("time", range(1 * 12, 13 * 12), _clock, _hands),
-    # From one in the afternoon to the last minute before noon.
+    # From one in the afternoon until before noon of the next day.
     _Form("time", range(13 * 12, 36 * 12), _daypart, _hands),
     _Form(
         "time",
@@ -216,7 +225,7 @@ _FORMS = (
 
 
 def _members(kinds, split):
-    """Per kind, a list of its forms with the ids that belong to the split."""
+    """Returns, per kind, a list of its forms with their ids in the split."""
     kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown or not kinds:
@@ -234,7 +243,7 @@ def _members(kinds, split):
 
 
 def _shares(count, sizes):
-    """Divide `count` as equally as `sizes` allow."""
+    """Divides `count` as equally as `sizes` allow."""
     shares = [0] * len(sizes)
     smallest_first = sorted(range(len(sizes)), key=sizes.__getitem__)
     for done, i in enumerate(smallest_first):
@@ -244,14 +253,13 @@ def _shares(count, sizes):
 
 
 def _order(ids, key):
-    """A permutation of `ids`, pseudorandom in `key`, as positions."""
-    # Distinct ids have distinct hashes, so the order does not depend on how the
-    # sort treats ties.
+    """Returns positions that permute `ids` pseudorandomly, depending on `key`."""
+    # Distinct ids have distinct hashes, so there are no ties in the sort.
     return np.argsort(_mix(ids ^ key))
 
 
 def _mix(x):
-    """The SplitMix64 hash, a bijection of the 64-bit integers."""
+    """Returns the SplitMix64 hash, a bijection of the 64-bit integers."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

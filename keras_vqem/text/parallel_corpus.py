@@ -1,23 +1,25 @@
-"""ParallelCorpus: sentences and their translations, line by line."""
+"""ParallelCorpus: sentences and their translations, pair by pair."""
 
 import gzip
+import os
 import pathlib
+from collections.abc import Iterable, Iterator
 
 from keras_vqem.files import replacing
 from keras_vqem.text import numbers
 
 
 class ParallelCorpus:
-    """Sentence pairs as two lists of strings, one pair at each position.
+    """Sentence pairs as two lists of strings of the same length.
 
-    Nothing is changed or removed on the way in; `keras_vqem.text.clean` does that
-    when it is asked to. Bytes that are not UTF-8 are kept in the strings as lone
-    surrogates (Python's `surrogateescape`): `clean` finds these lines, and `save`
-    writes the same bytes again.
+    Reading a corpus changes and removes nothing; `keras_vqem.text.clean` removes pairs
+    on request. Bytes that are not UTF-8 stay in the strings as lone surrogates
+    (Python's `surrogateescape`): `clean` finds these lines, and `save` writes the
+    original bytes again.
 
     Args:
-        sources: A list of strings.
-        targets: A list of strings, of the same length.
+        sources: Source sentences, an iterable of strings.
+        targets: Target sentences, as many as there are sources, in the same order.
 
     Example:
 
@@ -28,7 +30,7 @@ class ParallelCorpus:
     >>> source, target = next(iter(corpus))
     """
 
-    def __init__(self, sources, targets):
+    def __init__(self, sources: Iterable[str], targets: Iterable[str]):
         self.sources, self.targets = list(sources), list(targets)
         if len(self.sources) != len(self.targets):
             raise ValueError(
@@ -43,77 +45,94 @@ class ParallelCorpus:
                 )
 
     @classmethod
-    def from_lists(cls, sources, targets):
-        """Make a corpus of two lists of strings."""
+    def from_lists(
+        cls, sources: Iterable[str], targets: Iterable[str]
+    ) -> "ParallelCorpus":
+        """Makes a corpus of two lists of strings, like the constructor.
+
+        Args:
+            sources: Source sentences, an iterable of strings.
+            targets: Target sentences, as many as there are sources, in the same order.
+
+        Returns:
+            A `ParallelCorpus`.
+        """
         return cls(sources, targets)
 
     @classmethod
-    def from_files(cls, source_path, target_path):
-        """Read two files, of which each line translates the same line of the other.
+    def from_files(
+        cls, source_path: str | os.PathLike, target_path: str | os.PathLike
+    ) -> "ParallelCorpus":
+        """Reads two files in which line n of one translates line n of the other.
 
-        Lines end with a line feed or with carriage return and line feed; no other
-        character splits lines. A name ending in `.gz` means a gzip file.
+        Lines end in a line feed, or in a carriage return and a line feed; no other
+        character splits lines. Files whose names end in `.gz` are read as gzip files.
 
         Args:
-            source_path: Path of the source lines, UTF-8.
-            target_path: Path of the target lines, UTF-8.
+            source_path: Path of the source sentences, UTF-8, one per line.
+            target_path: Path of the target sentences, UTF-8, one per line.
 
         Returns:
             A `ParallelCorpus`.
 
         Raises:
-            ValueError: If the files differ in their number of lines.
+            ValueError: If the files have different numbers of lines.
         """
         sources, targets = _read_lines(source_path), _read_lines(target_path)
         if len(sources) != len(targets):
             raise ValueError(
-                f"{source_path} has {len(sources)} lines, {target_path} has "
-                f"{len(targets)}. Line n of one must translate line n of the other: "
-                "pass the two sides of one corpus, both complete."
+                f"{source_path} has {len(sources)} lines, but {target_path} has "
+                f"{len(targets)}. Line n of one file must translate line n of the "
+                "other: pass both sides of the same corpus, each complete."
             )
         return cls(sources, targets)
 
     @classmethod
-    def from_numbers(cls, count, seed=0, split="train"):
-        """Generate numbers, dates and times in English and in German.
+    def from_numbers(
+        cls, count: int, seed: int = 0, split: str = "train"
+    ) -> "ParallelCorpus":
+        """Generates numbers, dates and clock times in English and German words.
+
+        See `keras_vqem.text.numbers`.
 
         Args:
             count: Number of pairs.
-            seed: Of the sample.
-            split: `"train"`, `"validation"` or `"test"`, which are disjoint.
+            seed: Integer that selects the sample of pairs.
+            split: Name of the split, `"train"`, `"validation"` or `"test"`. Splits are
+                disjoint.
 
         Returns:
-            A `ParallelCorpus`; see `keras_vqem.text.numbers`.
+            A `ParallelCorpus`.
         """
         return cls(*zip(*numbers.pairs(count, seed=seed, split=split), strict=True))
 
     @classmethod
     def from_tfds(
         cls,
-        name="wmt14_translate/de-en",
-        split="train",
-        source_language="en",
-        target_language="de",
-        data_dir=None,
-    ):
-        """Read a translation data set that TensorFlow Datasets has prepared.
+        name: str = "wmt14_translate/de-en",
+        split: str = "train",
+        source_language: str = "en",
+        target_language: str = "de",
+        data_dir: str | os.PathLike | None = None,
+    ) -> "ParallelCorpus":
+        """Reads a translation data set that TensorFlow Datasets has prepared.
 
         Nothing is downloaded.
 
         Args:
-            name: Of the data set and its configuration.
-            split: Of the data set, for example `"train"` or `"train[:1%]"`.
-            source_language: Name of the feature with the sources.
-            target_language: Name of the feature with the targets.
-            data_dir: The folder of prepared data sets; None for that of TensorFlow
-                Datasets.
+            name: Name of the data set and its configuration.
+            split: Split of the data set, for example `"train"` or `"train[:1%]"`.
+            source_language: Name of the feature with the source sentences.
+            target_language: Name of the feature with the target sentences.
+            data_dir: Path of the folder of prepared data sets. None means the default
+                folder of TensorFlow Datasets.
 
         Returns:
             A `ParallelCorpus`.
 
         Raises:
-            FileNotFoundError: If the data set is not prepared there.
-            ValueError: If it has no such languages.
+            FileNotFoundError: If the data set is not prepared in `data_dir`.
+            ValueError: If the data set does not have both languages.
         """
         import tensorflow_datasets as tfds  # Slow to import, and rarely needed.
 
@@ -131,9 +150,9 @@ class ParallelCorpus:
         languages = sorted(builder.info.features)
         if not {source_language, target_language} <= set(languages):
             raise ValueError(
-                f"{name} has the languages {languages}, not both "
-                f"{source_language!r} and {target_language!r}. Pass two of them as "
-                "source_language and target_language."
+                f"{name} has the languages {languages}, but "
+                f"{source_language!r} and {target_language!r} were asked for. Pass two "
+                "of its languages as source_language and target_language."
             )
         sources, targets = [], []
         for pair in builder.as_dataset(split=split).as_numpy_iterator():
@@ -141,19 +160,25 @@ class ParallelCorpus:
             targets.append(_decode(pair[target_language]))
         return cls(sources, targets)
 
-    def save(self, folder, name, suffixes=("source", "target")):
-        """Write two files of lines, which `from_files` reads.
+    def save(
+        self,
+        folder: str | os.PathLike,
+        name: str,
+        suffixes: tuple[str, str] = ("source", "target"),
+    ) -> tuple[pathlib.Path, pathlib.Path]:
+        """Writes two files with one sentence per line, which `from_files` reads.
 
         Args:
-            folder: Path of a folder; it is made if need be.
-            name: Of the files, before the dot.
-            suffixes: Of the two files, after the dot; for example `("en", "de")`.
+            folder: Path of the folder, which is created if missing.
+            name: Name of both files before the dot, for example `"train"`.
+            suffixes: Suffixes of the source and the target file, after the dot; for
+                example `("en", "de")`.
 
         Returns:
-            The two paths.
+            A tuple of the paths of the source and the target file.
 
         Raises:
-            ValueError: If a sentence does not fit in one line of UTF-8.
+            ValueError: If a sentence contains a line break or cannot be encoded.
         """
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -164,10 +189,10 @@ class ParallelCorpus:
                 temporary.write_bytes(content)
         return paths
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.sources)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[str, str]]:
         return zip(self.sources, self.targets, strict=True)
 
 
@@ -181,25 +206,25 @@ def _read_lines(path):
     if path.suffix == ".gz":
         content = gzip.decompress(content)
     lines = content.split(b"\n")
-    if not lines[-1]:  # What follows the last line feed is not a line.
+    if not lines[-1]:  # Nothing follows the last line feed: no line.
         lines.pop()
     return [_decode(line.removesuffix(b"\r")) for line in lines]
 
 
 def _encode(side):
-    """All lines as bytes. Line n of the file must be sentence n."""
+    """Returns sentences as the bytes of a file in which line n is sentence n."""
     lines = []
     for number, text in enumerate(side, start=1):
         if "\n" in text or text.endswith("\r"):
             raise ValueError(
-                f"Sentence {number} holds a line break: {text!r}. Replace it by a "
-                "space: the files have one sentence a line."
+                f"Sentence {number} holds a line break: {text!r}. Replace it with a "
+                "space: the files have one sentence per line."
             )
         try:
             lines.append(text.encode("utf-8", "surrogateescape") + b"\n")
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"Sentence {number} holds a lone surrogate, which UTF-8 cannot write: "
+                f"Sentence {number} holds a lone surrogate, which UTF-8 cannot encode: "
                 f"{text!r}. Remove such pairs with keras_vqem.text.clean(corpus)."
             ) from error
     return b"".join(lines)

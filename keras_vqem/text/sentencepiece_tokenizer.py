@@ -1,8 +1,11 @@
-"""SentencePieceTokenizer: text to ids and back, inside TensorFlow's graph."""
+"""SentencePieceTokenizer: text to ids and back, as graph operations."""
 
 import io
 import operator
+import os
 import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,24 +20,24 @@ ASSET = "tokenizer.model"
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class SentencePieceTokenizer(keras.layers.Layer):
-    """Splits text into subwords, and joins them again.
+    """Splits text into subword ids, and joins ids to text again.
 
     One vocabulary serves both languages of a translator. Ids 0, 1 and 2 are padding,
-    end of sentence and unknown; there is no start symbol. Characters that the
-    training lines did not hold are spelled in UTF-8 bytes, which always have ids, so
-    any text can be encoded and comes back the same, but for these: runs of spaces
-    become one space, spaces at either end vanish, and U+2581 (SentencePiece's own
-    sign for a space) becomes a space. Bytes that are not UTF-8 come back as U+FFFD.
+    end of sentence and unknown; there is no start symbol. Characters that do not occur
+    in the training lines are spelled as UTF-8 bytes. All bytes have ids, so any text
+    can be encoded. Decoding gives the same text with these exceptions: runs of spaces
+    become one space, spaces at either end are removed, U+2581 (SentencePiece's own
+    sign for a space) becomes a space, and bytes that are not UTF-8 become U+FFFD.
 
     `encode` and `decode` are graph operations: they run in `tf.data`, in a
-    `tf.function` and in an exported model. The tokenizer has no weights. As an
-    attribute of a model it is saved with it, as one asset of the `.keras` file.
+    `tf.function` and in an exported model. The tokenizer has no weights. A model that
+    has it as an attribute saves it as one asset of its `.keras` file.
 
     Args:
-        proto: A SentencePiece model: its bytes, or the path of its file. None for a
-            tokenizer that gets it later from `load_assets`, as Keras does it.
-        vocabulary_size: The number of ids; known from `proto`, needed only without.
-        **kwargs: `name` and other arguments of `keras.layers.Layer`.
+        proto: SentencePiece model, as bytes or as the path of its file. None makes a
+            tokenizer without a vocabulary, which Keras fills through `load_assets`.
+        vocabulary_size: Number of ids. Needed only without `proto`, which has it.
+        **kwargs: Other arguments of `keras.layers.Layer`, such as `name`.
 
     Example:
 
@@ -55,7 +58,12 @@ class SentencePieceTokenizer(keras.layers.Layer):
     eos_id = 1
     unk_id = 2
 
-    def __init__(self, proto=None, vocabulary_size=None, **kwargs):
+    def __init__(
+        self,
+        proto: bytes | str | os.PathLike | None = None,
+        vocabulary_size: int | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         self._vocabulary_size = vocabulary_size
         self._proto = None
@@ -69,39 +77,41 @@ class SentencePieceTokenizer(keras.layers.Layer):
     @classmethod
     def train(
         cls,
-        lines,
-        vocabulary_size,
-        model_type="unigram",
-        character_coverage=1.0,
-        normalization="identity",
-        max_lines=1_000_000,
-        seed=0,
-        **kwargs,
-    ):
-        """Make a tokenizer from lines of text.
+        lines: Iterable[str],
+        vocabulary_size: int,
+        model_type: str = "unigram",
+        character_coverage: float = 1.0,
+        normalization: str = "identity",
+        max_lines: int = 1_000_000,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> "SentencePieceTokenizer":
+        """Trains a tokenizer on lines of text.
 
         The same lines and arguments give the same tokenizer, byte for byte.
 
         Args:
-            lines: Strings; for a translator those of both languages.
-            vocabulary_size: The number of ids. 256 of them spell bytes and 3 have a
-                meaning of their own; the others are characters and subwords.
-            model_type: `"unigram"` or `"bpe"`.
-            character_coverage: The share of all characters that get an id of their
-                own; rarer ones are spelled in bytes.
-            normalization: A SentencePiece rule applied to every text. `"nmt_nfkc"`
-                reads, for example, "ﬁ" as "fi" and a no-break space as a space.
-            max_lines: Of more lines, a random sample of this size is used.
-            seed: Of the sample.
-            **kwargs: Arguments of `keras.layers.Layer`.
+            lines: Strings to train on; for a translator, those of both languages.
+            vocabulary_size: Number of ids: 3 for padding, end of sentence and unknown,
+                256 for bytes, the rest for characters and subwords.
+            model_type: Kind of SentencePiece model, `"unigram"` or `"bpe"`.
+            character_coverage: Fraction of the characters in `lines` that get their
+                own ids. The rarest characters beyond it are spelled as bytes.
+            normalization: Name of the SentencePiece normalization rule applied to
+                every text. `"identity"` changes nothing; `"nmt_nfkc"`, for example,
+                reads "ﬁ" as "fi" and a no-break space as a space.
+            max_lines: Maximum number of lines to train on. If there are more, a random
+                sample of this size is used.
+            seed: Integer that selects the sample.
+            **kwargs: Other arguments of `keras.layers.Layer`, such as `name`.
 
         Returns:
             A `SentencePieceTokenizer`.
 
         Raises:
-            ValueError: If the lines do not give a vocabulary of that size.
+            ValueError: If no vocabulary of this size can be made from the lines.
         """
-        import sentencepiece  # Only training needs it; tf-text does the rest.
+        import sentencepiece  # Needed for training only; tf-text does the rest.
 
         if isinstance(lines, str | bytes):
             raise ValueError(
@@ -126,74 +136,99 @@ class SentencePieceTokenizer(keras.layers.Layer):
                 model_type=model_type,
                 character_coverage=character_coverage,
                 # A translator should write "½" or a decomposed "é" as its corpus
-                # does. Rules such as NFKC would change the references as well, and
-                # rare characters can be spelled in bytes without them.
+                # does. Rules such as NFKC would change the references too, and are
+                # not needed, because rare characters can be spelled as bytes.
                 normalization_rule_name=normalization,
                 pad_id=cls.pad_id,
                 eos_id=cls.eos_id,
                 unk_id=cls.unk_id,
                 bos_id=-1,
                 byte_fallback=True,
-                # The sums of EM depend on how lines are dealt to threads: a fixed
-                # number gives the same result on every machine.
+                # The sums of EM depend on how lines are divided among threads: a
+                # fixed number gives the same result on every machine.
                 num_threads=4,
                 minloglevel=2,
             )
         except (RuntimeError, OSError) as error:
             raise ValueError(
                 f"{len(lines)} lines gave no {model_type} vocabulary of "
-                f"{vocabulary_size} ids ({error}). Ask for fewer ids or pass more "
-                "lines if the vocabulary is too large for the text; ask for more "
-                "ids, or a lower character_coverage, if it is too small for its "
-                "characters and the 259 ids that every vocabulary has."
+                f"{vocabulary_size} ids ({error}). If the vocabulary is too large for "
+                "the text, ask for fewer ids or pass more lines. If it is too small "
+                "for the characters of the text and the 259 ids that every vocabulary "
+                "has, ask for more ids, or lower character_coverage."
             ) from error
         return cls(writer.getvalue(), **kwargs)
 
     @classmethod
-    def from_file(cls, path, **kwargs):
-        """Read a tokenizer that `save` wrote."""
+    def from_file(
+        cls, path: str | os.PathLike, **kwargs: Any
+    ) -> "SentencePieceTokenizer":
+        """Reads a tokenizer that `save` wrote.
+
+        Args:
+            path: Path of the SentencePiece model.
+            **kwargs: Other arguments of `keras.layers.Layer`, such as `name`.
+
+        Returns:
+            A `SentencePieceTokenizer`.
+        """
         return cls(pathlib.Path(path), **kwargs)
 
-    def save(self, path):
-        """Write the tokenizer as one file, a SentencePiece model."""
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the tokenizer as one file, a SentencePiece model.
+
+        Args:
+            path: Path of the file to write.
+        """
         self._loaded()
         with replacing(path) as temporary:
             temporary.write_bytes(self._proto)
 
     @property
-    def vocabulary_size(self):
-        """The number of ids, those of padding, end and unknown included."""
+    def vocabulary_size(self) -> int | None:
+        """Number of ids, including those for padding, end of sentence and unknown."""
         return self._vocabulary_size
 
-    def encode(self, texts):
-        """Turn texts into ids, each text ended by `eos_id`.
+    def encode(
+        self, texts: str | bytes | Sequence[str | bytes] | np.ndarray | tf.Tensor
+    ) -> tf.RaggedTensor | tf.Tensor:
+        """Converts texts to ids, with `eos_id` at the end of each text.
 
         Args:
-            texts: Strings: a list, an array or a tensor [B]; or one string.
+            texts: Strings as a list, an array or a tensor `[B]`; or one string.
 
         Returns:
-            An int32 `tf.RaggedTensor` [B, None]; for one string a tensor [None].
+            Ids, an int32 `tf.RaggedTensor` `[B, None]`; for one string, a tensor
+            `[None]`.
         """
         return self._loaded().tokenize(_string_tensor(texts))
 
-    def encode_lines(self, lines):
-        """Turn a list of strings into a list of int32 arrays, ended by `eos_id`."""
+    def encode_lines(self, lines: Sequence[str]) -> list[np.ndarray]:
+        """Converts a list of strings to a list of arrays.
+
+        Args:
+            lines: List of strings.
+
+        Returns:
+            One int32 array of ids per string, each with `eos_id` at its end.
+        """
         if not len(lines):
             return []
         ids = self.encode(lines)
         return np.split(ids.values.numpy(), ids.row_splits.numpy()[1:-1])
 
-    def decode(self, ids):
-        """Turn ids into texts. What follows the first `eos_id` is left out.
+    def decode(self, ids: np.ndarray | tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """Converts ids to texts. Ids after the first `eos_id` are ignored.
 
         Args:
-            ids: Integers [B, T], dense (padded after the end) or ragged; or [T].
+            ids: Integers `[B, T]`, ragged or padded after the end; or `[T]` for one
+                text.
 
         Returns:
-            A string tensor [B], UTF-8; for ids [T] a scalar.
+            Texts, a string tensor `[B]` in UTF-8; for ids `[T]`, a scalar.
 
         Raises:
-            tf.errors.OutOfRangeError: If an id is not of the vocabulary.
+            tf.errors.OutOfRangeError: If an id is not in the vocabulary.
         """
         tokenizer = self._loaded()
         if isinstance(ids, tf.RaggedTensor):
@@ -205,20 +240,24 @@ class SentencePieceTokenizer(keras.layers.Layer):
             return tokenizer.detokenize(tf.boolean_mask(ids, keep))
         return tokenizer.detokenize(tf.ragged.boolean_mask(ids, keep))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "vocabulary_size": self.vocabulary_size}
 
     @classmethod
-    def from_config(cls, config):
-        # A path in a stranger's file would read whatever lies there.
+    def from_config(cls, config: dict[str, Any]) -> "SentencePieceTokenizer":
+        # A path in an untrusted config could read any file of this machine.
         if "proto" in config:
-            raise ValueError("A config holds no `proto`: the tokenizer is an asset.")
+            raise ValueError(
+                "A config holds no `proto`: the vocabulary of a tokenizer is saved as "
+                "an asset. Remove `proto` from the config, and read the vocabulary "
+                "with `load_assets` or SentencePieceTokenizer.from_file(path)."
+            )
         return super().from_config(config)
 
-    def save_assets(self, dir_path):
+    def save_assets(self, dir_path: str | os.PathLike) -> None:
         self.save(pathlib.Path(dir_path) / ASSET)
 
-    def load_assets(self, dir_path):
+    def load_assets(self, dir_path: str | os.PathLike) -> None:
         self._set_proto((pathlib.Path(dir_path) / ASSET).read_bytes())
 
     def _set_proto(self, proto):
@@ -243,19 +282,20 @@ class SentencePieceTokenizer(keras.layers.Layer):
         if self._vocabulary_size not in (None, size):
             raise ValueError(
                 f"The SentencePiece model has {size} ids, but vocabulary_size is "
-                f"{self._vocabulary_size}. Leave it out, or pass the model it is of."
+                f"{self._vocabulary_size}. Leave vocabulary_size out, or pass the "
+                "SentencePiece model that it belongs to."
             )
         self._proto, self._tokenizer, self._vocabulary_size = proto, tokenizer, size
 
     def _loaded(self):
         if self._tokenizer is None:
             raise ValueError(
-                "This tokenizer has no vocabulary yet. Make one with "
+                "This tokenizer has no vocabulary yet. Make tokenizers with "
                 "SentencePieceTokenizer.train(lines, vocabulary_size) or "
                 "SentencePieceTokenizer.from_file(path)."
             )
-        # tf-text's resource goes when TensorFlow drops its compiled kernels, as
-        # `keras.backend.clear_session` makes it do.
+        # tf-text's resource is deleted when TensorFlow drops its compiled kernels, as
+        # it does on `keras.backend.clear_session`: make it again.
         with tf.init_scope():
             try:
                 self._tokenizer.vocab_size()
@@ -267,7 +307,7 @@ class SentencePieceTokenizer(keras.layers.Layer):
 def _string_tensor(texts):
     if isinstance(texts, tf.Tensor | tf.RaggedTensor):
         return texts
-    # Lone surrogates (of lines that are not UTF-8) have no bytes of their own.
+    # Lone surrogates, from lines that are not UTF-8, have no UTF-8 encoding.
     if isinstance(texts, str):
         return tf.constant(texts.encode("utf-8", "surrogatepass"))
     if isinstance(texts, bytes):

@@ -1,7 +1,9 @@
 """TranslationData: a folder with a tokenizer and line-aligned splits."""
 
 import json
+import os
 import pathlib
+from typing import Any
 
 from keras_vqem.files import write_json
 from keras_vqem.text.batches import TokenBatches
@@ -10,13 +12,14 @@ from keras_vqem.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
 
 class TranslationData:
-    """What `recipes/prepare_translation.py` writes and the trainers read.
+    """A folder of data prepared for training translators.
 
-    The folder holds `data.json` (the two languages), `tokenizer.model`, and for each
-    split two line-aligned files such as `train.en` and `train.de`.
+    `recipes/prepare_translation.py` writes such a folder, and the training recipes
+    read it. It contains `data.json` (the two languages), `tokenizer.model`, and two
+    line-aligned files per split, such as `train.en` and `train.de`.
 
     Args:
-        folder: The folder.
+        folder: Path of the folder.
 
     Example:
 
@@ -34,13 +37,13 @@ class TranslationData:
     True
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder: str | os.PathLike):
         self.folder = pathlib.Path(folder)
         path = self.folder / "data.json"
         if not path.exists():
             raise FileNotFoundError(
-                f"{self.folder} holds no prepared data (no data.json). Make it with "
-                f"recipes/prepare_translation.py."
+                f"{self.folder} contains no prepared data (no data.json). Prepare it "
+                f"with recipes/prepare_translation.py."
             )
         languages = json.loads(path.read_text())
         self.source, self.target = languages["source"], languages["target"]
@@ -49,63 +52,95 @@ class TranslationData:
         )
 
     @classmethod
-    def create(cls, folder, source, target, tokenizer, splits):
-        """Writes such a folder.
+    def create(
+        cls,
+        folder: str | os.PathLike,
+        source: str,
+        target: str,
+        tokenizer: SentencePieceTokenizer,
+        splits: dict[str, ParallelCorpus],
+    ) -> "TranslationData":
+        """Writes a folder of prepared data.
 
         Args:
-            folder: Created if missing.
-            source, target: The languages, as ends of file names: `"en"`, `"de"`.
-            tokenizer: A `SentencePieceTokenizer`.
-            splits: A dict from names, such as `"train"`, to `ParallelCorpus`.
+            folder: Path of the folder, which is created if missing.
+            source: Name of the source language, used as a file suffix: `"en"`.
+            target: Name of the target language, used as a file suffix: `"de"`.
+            tokenizer: The `SentencePieceTokenizer` of both languages.
+            splits: Dict from names of splits, such as `"train"`, to `ParallelCorpus`.
 
         Returns:
-            The `TranslationData`.
+            The `TranslationData` of the folder.
 
         Raises:
-            FileExistsError: If the folder holds such data already: models may have
-                been trained with its tokenizer.
-            ValueError: If the languages are the same, or a sentence is not one line.
+            FileExistsError: If the folder already contains prepared data. It is not
+                overwritten, because models may have been trained with its tokenizer.
+            ValueError: If both languages have the same name, or if a sentence contains
+                a line break.
         """
         folder = pathlib.Path(folder)
         if source == target:
             raise ValueError(
-                f"Both languages are {source!r}, and so would be the names of both "
-                f"files of a split. Pass two names."
+                f"Both languages are {source!r}, so both files of a split would have "
+                f"the same name. Pass two different names."
             )
         if (folder / "data.json").exists():
             raise FileExistsError(
-                f"{folder} holds prepared data already. Remove it, or choose another "
-                f"folder."
+                f"{folder} already contains prepared data. Remove it, or choose "
+                f"another folder."
             )
         folder.mkdir(parents=True, exist_ok=True)
         for name, corpus in splits.items():
             corpus.save(folder, name, (source, target))
         tokenizer.save(folder / "tokenizer.model")
-        # Last: a folder that has it is complete.
+        # Written last, so that a folder with this file is complete.
         write_json(folder / "data.json", {"source": source, "target": target})
         return cls(folder)
 
     @property
-    def splits(self):
-        """The names of the splits, sorted."""
+    def splits(self) -> list[str]:
+        """Names of the splits, sorted."""
         return sorted(path.stem for path in self.folder.glob(f"*.{self.source}"))
 
-    def corpus(self, split):
-        """The `ParallelCorpus` of a split."""
+    def corpus(self, split: str) -> ParallelCorpus:
+        """Reads the sentence pairs of a split.
+
+        Args:
+            split: Name of the split, one of `splits`.
+
+        Returns:
+            A `ParallelCorpus`.
+
+        Raises:
+            FileNotFoundError: If there is no such split.
+        """
         if split not in self.splits:
             raise FileNotFoundError(
                 f"{self.folder} has no split {split!r}; it has "
-                f"{', '.join(self.splits)}."
+                f"{', '.join(self.splits)}. Pass one of these."
             )
         return ParallelCorpus.from_files(
             self.folder / f"{split}.{self.source}",
             self.folder / f"{split}.{self.target}",
         )
 
-    def batches(self, split, tokens_per_batch, **options):
-        """The `TokenBatches` of a split; `options` are its arguments."""
+    def batches(self, split: str, tokens_per_batch: int, **kwargs: Any) -> TokenBatches:
+        """Reads and tokenizes a split, and groups it into batches.
+
+        Args:
+            split: Name of the split, one of `splits`.
+            tokens_per_batch: Maximum number of tokens per batch and side, padding
+                included.
+            **kwargs: Other arguments of `TokenBatches`.
+
+        Returns:
+            A `TokenBatches`.
+
+        Raises:
+            FileNotFoundError: If there is no such split.
+        """
         corpus = self.corpus(split)
         encode = self.tokenizer.encode_lines
         return TokenBatches(
-            encode(corpus.sources), encode(corpus.targets), tokens_per_batch, **options
+            encode(corpus.sources), encode(corpus.targets), tokens_per_batch, **kwargs
         )

@@ -81,7 +81,7 @@ def train_on_images(arguments, make_model):
                 arguments.batch_size,
                 arguments.seed,
                 flip=True,
-                steps=arguments.steps_per_epoch,
+                steps_per_epoch=arguments.steps_per_epoch,
             ),
             lambda steps: make_model(data, steps),
             lambda model: model.evaluate(val, verbose=0, return_dict=True),

@@ -59,11 +59,7 @@ CASES = {
 }
 EMA = [name for name in CASES if "_em" in name]
 # Hard assignments: nothing is drawn in a step, so results compare exactly.
-EXACT = [
-    n
-    for n in CASES
-    if n.startswith(("hard_em", "vq")) and "dead_code_threshold" not in n
-]
+EXACT = [n for n in CASES if n.startswith(("hard_em", "vq")) and "revival" not in n]
 SAMPLED = [name for name in CASES if not name.startswith(("hard_em", "vq"))]
 DISCRETE = [name for name in CASES if name != "gaussian"]
 NEAREST = [name for name in CASES if name.startswith(("hard_em", "soft_em", "vq"))]

@@ -55,7 +55,7 @@ def test_only_full_batches_and_each_epoch_leaves_out_others():
 
 
 def test_shorter_epochs_take_other_images_each_time():
-    batches = ImageBatches(numbered(60), 12, seed=2, steps=2)
+    batches = ImageBatches(numbered(60), 12, seed=2, steps_per_epoch=2)
     assert batches.steps_per_epoch == 2
     first, second = (numbers_of(batches.epoch(number)) for number in (0, 1))
     assert len(set(first)) == len(set(second)) == 24
@@ -173,8 +173,8 @@ def test_errors_name_the_remedy():
     with pytest.raises(ValueError, match="batch_size must be at least 1, not 0"):
         ImageBatches(images, 0)
     for steps in (0, 6):
-        with pytest.raises(ValueError, match=f"from 1 to 5 steps, not {steps}"):
-            ImageBatches(images, 2, steps=steps)
+        with pytest.raises(ValueError, match=f"from 1 to 5, .* not {steps}"):
+            ImageBatches(images, 2, steps_per_epoch=steps)
     with pytest.raises(ValueError, match=r"not float32 of shape \[10, 4, 6, 3\]"):
         ImageBatches(images.astype("float32"), 2)
     with pytest.raises(ValueError, match=r"\[N, H, W, 3\], not uint8 .*\[10, 4, 6\]"):

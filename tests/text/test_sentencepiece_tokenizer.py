@@ -130,7 +130,7 @@ def test_a_sample_of_the_lines(tokenizer):
 
 
 def test_errors_name_the_remedy(tmp_path):
-    with pytest.raises(ValueError, match="too high.*Ask for fewer ids or pass more"):
+    with pytest.raises(ValueError, match="too high.*ask for fewer ids or pass more"):
         SentencePieceTokenizer.train(["one two"], 5000)
     with pytest.raises(ValueError, match="ask for more ids"):
         SentencePieceTokenizer.train(LINES, 200)
