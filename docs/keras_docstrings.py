@@ -16,7 +16,9 @@ PROSE = ("Example", "References", "Returns")
 # A section: its name at the margin, then indented or empty lines.
 SECTION = re.compile(r"^(\w[\w ]*):\n((?:(?:    .*)?\n)*(?:    .*)?)", re.MULTILINE)
 # One entry for several arguments: "min_length, max_length: ...".
-SHARED = re.compile(r"^    (\w+(?:, \w+)+):((?:.*\n)(?:     .*\n|\n)*)", re.MULTILINE)
+SHARED = re.compile(
+    r"^    (\*{0,2}\w+(?:, \*{0,2}\w+)+):((?:.*\n)(?:     .*\n|\n)*)", re.MULTILINE
+)
 # Prompts at the margin and their output, up to the next empty line.
 SESSION = re.compile(r"^>>> .*\n?(?:^.+\n?)*", re.MULTILINE)
 
