@@ -28,6 +28,7 @@ def test_every_page_is_in_the_navigation():
 
 def test_the_architecture_page_knows_every_room_and_its_imports():
     page = (DOCS / "architecture.md").read_text()
+    page = page.split("## Rooms")[1].split("## ")[0]
     rows = re.findall(r"^\| `([\w/]+)` \| (.*) \|$", page, re.MULTILINE)
     allowed = {
         room: {room, *re.findall(r"`(\w+)`", text.rpartition(" | ")[2])}
