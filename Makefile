@@ -7,7 +7,7 @@ PEERS := .venv-peers
 LOCKED := -m pip install -q --no-deps --require-hashes
 export KERAS_BACKEND := tensorflow
 
-.PHONY: demo test test-slow soak lint format bench dist dist-latest lock clean
+.PHONY: demo test test-slow soak lint format bench docs dist dist-latest lock clean
 
 demo: $(VENV)/.ready  ## the trained models at work, in under a minute
 	$(BIN)/keras-vqem demo
@@ -31,6 +31,9 @@ format: $(VENV)/.ready
 
 bench: $(VENV)/.ready $(PEERS)/.ready  ## speed against the bare matmul and the peers
 	$(BIN)/python recipes/benchmark_bottleneck.py --peers $(PEERS)/bin/python
+
+docs: .venv-docs/.ready  ## guides, API reference and results as one site, in site/
+	.venv-docs/bin/zensical build --clean --strict
 
 dist: $(VENV)/.ready  ## wheel and sdist, tried in an empty environment
 	PYTHON=$(BIN)/python .ci/dist dist
@@ -62,6 +65,12 @@ $(PEERS)/.ready: requirements/build.txt requirements/peers.txt requirements/peer
 	   { print; broken = 1 } END { exit broken || !said }' requirements/peers-left-out.txt -
 	touch $@
 
+# Sources are read, not imported, so the site needs none of our own dependencies.
+.venv-docs/.ready: requirements/docs.txt
+	$(PYTHON) -m venv --clear .venv-docs
+	.venv-docs/bin/python $(LOCKED) -r requirements/docs.txt
+	touch $@
+
 # uv keeps the versions that the files have; delete them for the newest.
 lock:  ## resolve the lock files anew (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
@@ -71,6 +80,8 @@ lock:  ## resolve the lock files anew (needs uv)
 	  -c requirements/lock.txt - -o requirements/build.txt
 	uv pip compile -q --universal --python-version 3.11 --no-header --extra peers \
 	  --excludes requirements/peers-left-out.txt pyproject.toml -o requirements/peers.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
+	  --group docs -o requirements/docs.txt
 
 clean:
-	rm -rf $(VENV) $(PEERS) build dist out
+	rm -rf $(VENV) $(PEERS) .venv-docs build dist out site .cache

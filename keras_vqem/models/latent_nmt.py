@@ -40,7 +40,8 @@ class LatentNMT(Translator):
         tokenizer: A `keras_vqem.text.SentencePieceTokenizer`, or what has its
             `vocabulary_size`, `encode` and `decode`.
         bottleneck: Any bottleneck of `keras_vqem.layers` that has codes.
-        halvings: n_c; 3 makes one code of eight tokens.
+        num_compress_steps: n_c, the number of times the target is halved: one code
+            stands for 2 ** n_c tokens.
         attend_source: Whether the compressor attends to the source too.
         hidden_dim: Of embeddings and hidden states, and so of the codes' vectors.
         num_encoder_layers, num_decoder_layers, num_predictor_layers: The three depths.
