@@ -11,7 +11,7 @@ def main(arguments=None):
 
     parser = argparse.ArgumentParser(
         prog="keras-vqem",
-        description="Trained vector-quantized models: try, translate, export. "
+        description="Trained vector-quantized models: try, translate captions, export. "
         "Training and measuring are scripts: see recipes/.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
