@@ -1,5 +1,7 @@
 """GumbelSoftmaxBottleneck: a relaxed categorical choice of codes."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 from keras import ops
@@ -63,7 +65,7 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
         kl_weight: float = 0.001,
         groups: int | groupings.Whole | None = None,
         seed: int | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(num_codes, groups=groups, **kwargs)
         if temperature is None:
@@ -74,7 +76,7 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
         self.seed = seed
         self.seed_generator = ReplicaSeedGenerator(seed)
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)
         dim, books = self.groups.build(self, self._dim), self.groups.num_codebooks
 
@@ -96,7 +98,12 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
     def _logits(self, pieces):
         return ops.matmul(pieces, self.kernel) + self.bias
 
-    def call(self, inputs, mask=None, training=None):
+    def call(
+        self,
+        inputs: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        training: bool | None = None,
+    ) -> tf.Tensor:
         rows, keep, nonfinite = self._rows(inputs, mask)
         keep = self.groups.split_rows(keep)
         logits = self._logits(self.groups.split(rows))
@@ -159,7 +166,7 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
         pieces = self.groups.split_codes(self._check_codes(codes))
         return self._decoded(self.groups.merge(self._look_up(pieces)), codes)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_codes": self.num_codes,

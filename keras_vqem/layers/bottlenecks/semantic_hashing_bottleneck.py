@@ -1,5 +1,7 @@
 """SemanticHashingBottleneck: improved semantic hashing, codes made of bits."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 from keras import ops
@@ -53,7 +55,7 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
         noise: float = 0.5,
         discrete_rate: float | LearningRateSchedule = 0.5,
         seed: int | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         num_bits = whole_number("num_bits", num_bits, 1)
         if num_bits > 20:
@@ -70,7 +72,7 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
         self.seed = seed
         self.seed_generator = ReplicaSeedGenerator(seed)
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)
         settings = {"dtype": "float32", "autocast": False}
         dim, bits = self._dim, self.num_bits
@@ -89,7 +91,12 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
         )
         self.discrete_rate.build(self)
 
-    def call(self, inputs, mask=None, training=None):
+    def call(
+        self,
+        inputs: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        training: bool | None = None,
+    ) -> tf.Tensor:
         rows, keep, nonfinite = self._rows(inputs, mask)
         v = ops.matmul(rows, self.kernel) + self.bias
         codes = _pack(v > 0)
@@ -145,7 +152,7 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
         bits = ops.cast(self._check_codes(codes)[:, None] // powers % 2, "float32")
         return self._decoded(self._from_bits(bits), codes)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_bits": self.num_bits,

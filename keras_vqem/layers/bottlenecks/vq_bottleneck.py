@@ -1,5 +1,7 @@
 """VQBottleneck: the original VQ-VAE, its codebook learned by gradient."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -49,7 +51,7 @@ class VQBottleneck(CodebookBottleneck):
         commitment_weight: float = 0.25,
         groups: int | Whole | None = None,
         initializer: keras.initializers.Initializer | str | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(
             num_codes, commitment_weight=commitment_weight, groups=groups, **kwargs
@@ -61,7 +63,7 @@ class VQBottleneck(CodebookBottleneck):
         self.initializer = keras.initializers.get(initializer)
         self.seed_generator = ReplicaSeedGenerator()
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)
         dim = self.groups.build(self, self._dim)
         self.codebook = self.add_weight(
@@ -84,6 +86,6 @@ class VQBottleneck(CodebookBottleneck):
         to_codebook = self._distance(ops.stop_gradient(pieces), quantized, keep)
         return to_codebook + super()._loss(pieces, quantized, keep)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         initializer = keras.initializers.serialize(self.initializer)
         return {**super().get_config(), "initializer": initializer}

@@ -1,5 +1,7 @@
 """VQEMBottleneck: a codebook trained with hard EM or Monte-Carlo soft EM."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras.optimizers.schedules import LearningRateSchedule
@@ -119,7 +121,7 @@ class VQEMBottleneck(CodebookBottleneck):
         initializer: keras.initializers.Initializer | str = "data",
         dead_code_threshold: float = 0.0,
         seed: int | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(
             num_codes, groups=groups, commitment_weight=commitment_weight, **kwargs
@@ -168,7 +170,7 @@ class VQEMBottleneck(CodebookBottleneck):
             name="ema",
         )
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)
         self.ema.build(self.groups.build(self, self._dim))
         self.temperature.build(self)
@@ -197,7 +199,7 @@ class VQEMBottleneck(CodebookBottleneck):
         self.ema.update(vectors, counts, pieces, samples, batch_counts)
         self.temperature.step()
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         initializer = self.initializer
         if initializer != "data":
             initializer = keras.initializers.serialize(initializer)

@@ -1,5 +1,7 @@
 """The discretized mixture of logistics of PixelCNN++."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 from keras import ops
@@ -187,7 +189,7 @@ class LogisticMixture(PixelLikelihood):
         shape = (*ops.shape(outputs)[:-1], self.channels)
         return ops.reshape(ops.stack(values, axis=-1), shape)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"num_mixtures": self.num_mixtures, **super().get_config()}
 
 

@@ -5,6 +5,7 @@ a network's outputs mean the same for any number of levels.
 """
 
 import math
+from typing import Any
 
 import tensorflow as tf
 from keras import ops
@@ -105,7 +106,7 @@ class PixelLikelihood:
         noise = tf.random.stateless_uniform(shape, seed, alg="philox")
         return noise + 2.0**-24
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"levels": self.levels, "spread": self.spread}
 
     @classmethod
