@@ -13,15 +13,15 @@ from keras_vqem import replicas
 from keras_vqem.checks import concrete, whole_number
 from keras_vqem.layers.bottlenecks import code_metrics, groupings, segments
 
-# Largest squared norm of a vector. A vector of twice that norm, the largest distance
-# between two vectors, still has a square within float32.
+# Largest squared norm of a vector. The squared distance of two such vectors is at most
+# four times as large, which is still within float32.
 LARGEST_SQUARE = 1e37
 
 
 class Bottleneck(keras.layers.Layer):
-    """Base class of the layers that limit what a decoder learns about `[..., D]` vectors.
+    """Base class of the layers that limit what a decoder learns about vectors.
 
-    Inside the layer, vectors are float32 rows `[N, D]`, for any dtype policy and rank.
+    Inside the layer, inputs `[..., D]` of any dtype and rank are float32 rows `[N, D]`.
     Each row has a weight: 0 for masked and non-finite rows, otherwise 1. Non-finite
     rows are set to 0 as well. Rows of weight 0 change neither codebook, nor loss, nor
     metrics.
@@ -231,7 +231,7 @@ class DiscreteBottleneck(Bottleneck):
         return ops.reshape(rows, shape) / samples.shape[-1]
 
     def _codes_like(self, codes, inputs, *tail):
-        """Reshapes codes [C, M, ...] to the leading shape of `inputs`, groups, `tail`."""
+        """Reshapes codes [C, M, ...] to the leading shape of `inputs`, G and `tail`."""
         codes = self.groups.merge_codes(codes)
         return self._like(codes, inputs, *self.groups.code_shape, *tail)
 
@@ -242,7 +242,7 @@ class DiscreteBottleneck(Bottleneck):
         )
 
     def _decoded(self, rows, codes):
-        """Reshapes rows [N, D] to the leading shape of `codes`, in the compute dtype."""
+        """Reshapes rows [N, D] to the leading shape of `codes`; casts them."""
         lead = ops.shape(codes)
         lead = lead[: len(lead) - len(self.groups.code_shape)]
         return ops.cast(ops.reshape(rows, (*lead, self._dim)), self.compute_dtype)

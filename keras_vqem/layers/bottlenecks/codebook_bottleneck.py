@@ -16,8 +16,8 @@ from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 class CodebookBottleneck(DiscreteBottleneck):
     """Replaces vectors by the nearest vector of a codebook, or by the mean of several.
 
-    A subclass creates its `codebook` `[C, K, d]` in `build`. With `_begin_step`, `_loss`
-    and `_end_step` it defines how the codebook learns.
+    A subclass creates its `codebook` `[C, K, d]` in `build`. With `_begin_step`,
+    `_loss` and `_end_step` it defines how the codebook learns.
 
     Args:
         num_codes: Number of codes, `K`. At least 2.
@@ -65,7 +65,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         inputs: tf.Tensor,
         mask: tf.Tensor | None = None,
         training: bool | None = None,
-    ) -> tf.Tensor:
+    ) -> dict[str, tf.Tensor]:
         rows, keep, nonfinite = self._rows(inputs, mask)
         pieces, keep = self.groups.split(rows), self.groups.split_rows(keep)
         still = ops.stop_gradient(pieces)
@@ -108,7 +108,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         return ops.repeat(samples, self._draws, axis=-1)
 
     def _assign(self, pieces, vectors, counts, num_samples):
-        """Returns the nearest codes [C, M], and the codes to average, [C, M, m or 1]."""
+        """Returns the nearest codes [C, M], and codes to average, [C, M, m or 1]."""
         noise = ()
         if num_samples is not None:
             shape = (*ops.shape(pieces)[:2], num_samples, 2)

@@ -16,10 +16,10 @@ from keras_vqem.replicas import ReplicaSeedGenerator
 class GaussianBottleneck(Bottleneck):
     """The continuous latent of a VAE, for comparison with discrete bottlenecks.
 
-    A linear map gives the mean and the log variance of a diagonal Gaussian. In training,
-    the decoder gets a draw from the Gaussian; otherwise it gets the mean. The auxiliary
-    loss is `kl_weight` times the KL divergence from the standard normal distribution,
-    summed over the latent dimensions and averaged over vectors.
+    A linear map gives the mean and the log variance of a diagonal Gaussian. In
+    training, the decoder gets a draw from the Gaussian; otherwise it gets the mean. The
+    auxiliary loss is `kl_weight` times the KL divergence from the standard normal
+    distribution, summed over the latent dimensions and averaged over vectors.
 
     The metrics are `kl`, the mean KL divergence per vector in nats, and `nonfinite`,
     the number of vectors left out because of NaN or infinity.
@@ -96,7 +96,7 @@ class GaussianBottleneck(Bottleneck):
         inputs: tf.Tensor,
         mask: tf.Tensor | None = None,
         training: bool | None = None,
-    ) -> tf.Tensor:
+    ) -> dict[str, tf.Tensor]:
         rows, keep, nonfinite = self._rows(inputs, mask)
         mean, log_variance = self._moments(rows)
         latent = mean

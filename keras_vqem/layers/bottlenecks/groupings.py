@@ -114,8 +114,8 @@ class Slices(_Groups):
     def split_rows(self, values: tf.Tensor) -> tf.Tensor:
         return ops.tile(values[None], (self.num_groups, 1))
 
-    # Transposed by hand: for `ops.transpose` of integers, TensorFlow logs an error about
-    # oneDNN on any CPU, although nothing is wrong.
+    # Transposed by hand: for `ops.transpose` of integers, TensorFlow logs an error
+    # about oneDNN on any CPU, although nothing is wrong.
     def split_codes(self, codes: ArrayLike) -> tf.Tensor:
         return ops.stack(ops.unstack(codes, self.num_groups, axis=1))
 
