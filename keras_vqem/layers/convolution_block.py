@@ -25,6 +25,7 @@ class ConvolutionBlock(keras.layers.Layer):
     Call arguments:
         x: Vectors `[B, T, D]`.
         mask: Floats `[B, T, 1]` in the dtype of `x`, 0 for padding and 1 elsewhere.
+        training: Whether to apply dropout.
 
     Returns:
         Vectors `[B, T, D]`.

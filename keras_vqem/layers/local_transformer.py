@@ -28,6 +28,7 @@ class LocalTransformer(TransformerStack):
 
     Call arguments:
         inputs: Vectors `[B, T, D]` that include a position signal.
+        training: Whether to apply dropout.
 
     Returns:
         Normalised vectors `[B, T, D]`.

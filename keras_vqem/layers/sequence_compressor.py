@@ -32,6 +32,7 @@ class SequenceCompressor(keras.layers.Layer):
         mask: Booleans `[B, T]`, False for padding. Padding must come last.
         memory: Vectors to attend to, `[B, S, D]`; used only with `num_heads`.
         memory_mask: Booleans `[B, S]`, False for padding of the memory.
+        training: Whether to apply dropout.
 
     Returns:
         Vectors `[B, T / 2 ** num_compress_steps, D]`.

@@ -26,6 +26,7 @@ class SequenceDecompressor(keras.layers.Layer):
     Call arguments:
         inputs: Vectors `[B, T, D]`.
         mask: Booleans `[B, T]`, False for padding.
+        training: Whether to apply dropout.
 
     Returns:
         Vectors `[B, T * 2 ** num_decompress_steps, D]`.

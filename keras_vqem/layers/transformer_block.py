@@ -31,6 +31,7 @@ class TransformerBlock(keras.layers.Layer):
         bias: Bias of the scores of the self-attention, or None.
         memory: Vectors to attend to, `[B, S, D]`; used only with `cross=True`.
         memory_bias: Bias of the scores of the cross-attention, or None.
+        training: Whether to apply dropout.
 
     Returns:
         Vectors `[B, T, D]`.

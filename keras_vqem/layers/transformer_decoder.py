@@ -36,6 +36,7 @@ class TransformerDecoder(TransformerStack):
         mask: Booleans `[B, T]`, False for padding. A causal decoder does not use it:
             padding comes last, where no other position attends to it.
         memory_mask: Booleans `[B, S]`, False for padding of the memory.
+        training: Whether to apply dropout.
 
     Returns:
         Normalised vectors `[B, T, D]`.

@@ -26,6 +26,7 @@ class TransformerEncoder(TransformerStack):
     Call arguments:
         inputs: Vectors `[B, T, D]` that include a position signal.
         mask: Booleans `[B, T]`, False for padding.
+        training: Whether to apply dropout.
 
     Returns:
         Normalised vectors `[B, T, D]`.
