@@ -17,7 +17,7 @@ from keras_vqem import quiet
 
 ROOT = pathlib.Path(__file__).parent.parent
 COMMAND = pathlib.Path(sys.executable).with_name("keras-vqem")
-RECIPES = sorted(p for p in ROOT.glob("recipes/*.py") if "main(" in p.read_text())
+RECIPES = sorted(p for p in ROOT.glob("recipes/*.py") if "\ndef main(" in p.read_text())
 GREETING = "All log messages before absl::InitializeLog() is called"
 
 
