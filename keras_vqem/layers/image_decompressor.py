@@ -21,8 +21,8 @@ class ImageDecompressor(keras.layers.Layer):
         inputs: [B, rows, columns, D].
 
     Returns:
-        Features [B, H, W, channels], and None: it makes no guess of the pixels
-        itself, see `PatchDecompressor`.
+        Features [B, H, W, channels], and a first guess of the pixels [B, H, W, 3]:
+        mid-grey, 0, everywhere. `PatchDecompressor` makes a better one.
 
     Example:
 
@@ -75,7 +75,7 @@ class ImageDecompressor(keras.layers.Layer):
             x = block(x)
         for stage in self.stages:
             x = stage(ops.relu(x))
-        return ops.relu(x), None
+        return ops.relu(x), ops.zeros((*ops.shape(x)[:-1], 3), dtype=x.dtype)
 
     def get_config(self):
         return {
