@@ -1,12 +1,25 @@
-"""Checks of arguments, with the remedy in the error."""
+"""Checks of arguments, whose errors say what to do instead."""
 
 import numbers
+from typing import Any
 
 import keras
+import tensorflow as tf
+from numpy.typing import ArrayLike
 
 
-def whole_number(name, value, least, remedy=None):
-    """`value` as an int of at least `least`, or a ValueError."""
+def whole_number(name: str, value: Any, least: int, remedy: str | None = None) -> int:
+    """Returns a whole number as an int, or raises a `ValueError`.
+
+    Args:
+        name: Name of the argument, for the error message.
+        value: Value to check. Floats without a fraction, such as `2.0`, are allowed.
+        least: Smallest allowed value.
+        remedy: Sentence to add to the error message.
+
+    Returns:
+        `value` as an int.
+    """
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if number and value % 1 == 0 and value >= least:
         return int(value)
@@ -16,24 +29,38 @@ def whole_number(name, value, least, remedy=None):
     )
 
 
-def integers(name, values, most):
-    """`values` as a tensor, or a ValueError unless they are integers."""
+def integers(name: str, values: ArrayLike, most: int) -> tf.Tensor:
+    """Returns integers as a tensor, or raises a `ValueError` for any other dtype.
+
+    Args:
+        name: Name of the argument, for the error message.
+        values: Array or tensor to check.
+        most: Largest meaningful value, for the error message. It is not checked.
+
+    Returns:
+        `values` as a tensor of the same dtype.
+    """
     values = keras.ops.convert_to_tensor(values)
     dtype = keras.backend.standardize_dtype(values.dtype)
     if "int" not in dtype:
         raise ValueError(
-            f"`{name}` must be integers from 0 to {most}, received {dtype}. Pass them "
-            f"as they are stored, not scaled, or cast them with "
+            f"`{name}` must be integers from 0 to {most}, received {dtype}. Pass the "
+            f"stored values without scaling them, or cast them with "
             f"keras.ops.cast({name}, 'int32')."
         )
     return values
 
 
-def concrete(method, value):
-    """Refuses symbolic tensors, with which methods beside `call` cannot work."""
+def concrete(method: str, value: Any) -> None:
+    """Raises a `ValueError` for symbolic tensors, which only `call` can handle.
+
+    Args:
+        method: Name of the method that received the value, for the error message.
+        value: Value to check.
+    """
     if isinstance(value, keras.KerasTensor):
         raise ValueError(
             f"`{method}` takes tensors and arrays, not the symbolic tensors of a "
-            f"Functional model. Call the layer itself there, or call `{method}` in the "
-            f"`call` of a layer or model of your own."
+            f"Functional model. In a Functional model, call the layer itself, or write "
+            f"a layer whose `call` uses `{method}`."
         )

@@ -60,7 +60,7 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def read_json_lines(path):
+def read_json_lines(path: str | os.PathLike) -> list:
     """Reads a file of one JSON object per line, without a last line that was cut off.
 
     Args:

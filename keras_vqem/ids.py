@@ -1,3 +1,3 @@
-"""Ids with a meaning of their own, which tokenizers, batches and models agree on."""
+"""Ids of the special tokens, the same in tokenizers, batches and models."""
 
 PAD_ID, EOS_ID, UNKNOWN_ID = 0, 1, 2

@@ -1,10 +1,12 @@
-"""A quiet start for the command and the recipes; for anybody else it does nothing.
+"""A quiet start of TensorFlow for the command and the recipes.
 
-On the way up TensorFlow prints a dozen lines that are no fault: its greetings come
-before it reads a log level, and a machine without GPUs gets an error about them. To be
-in time, `keras_vqem/__init__.py` calls this before anything imports TensorFlow, and a
-program can only ask for it in advance: the recipes by `KERAS_VQEM_QUIET=1`, the command
-by its name, as no line of it runs before the package has been imported.
+While it starts, TensorFlow prints a dozen lines that need no attention. Its greetings
+come before it reads the log level, and a machine without GPUs gets an error about the
+missing driver. To hold these lines back, `keras_vqem/__init__.py` calls `start` before
+anything imports TensorFlow. A program therefore has to ask for a quiet start in
+advance: the recipes set `KERAS_VQEM_QUIET=1`, and the command is recognised by its
+name, because none of its lines run before the package is imported. For every other
+program, this module does nothing.
 """
 
 import contextlib
@@ -14,6 +16,7 @@ import os
 import pathlib
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 
 
 def _asked_for():
@@ -28,10 +31,11 @@ DRIVER = pathlib.Path("/proc/driver/nvidia")
 
 
 @contextlib.contextmanager
-def held_back():
-    """Hold back what is written to file descriptor 2, and show it if the block fails.
+def held_back() -> Iterator[Callable[[], None]]:
+    """Holds back what a block writes to file descriptor 2, and shows it on failure.
 
-    The block may call the function that it is given to have it shown anyway.
+    Yields:
+        A function without arguments that shows what was held back so far.
     """
     if not QUIET:
         yield lambda: None
@@ -42,7 +46,8 @@ def held_back():
             held.seek(0)
             screen.write(held.read())
 
-        # A crash would take what is held with it: at least it says where it was.
+        # After a crash of the process nothing can show what was held back: at least
+        # print where it crashed.
         guard = not faulthandler.is_enabled()
         if guard:
             faulthandler.enable(screen)
@@ -58,15 +63,15 @@ def held_back():
                 faulthandler.disable()
 
 
-def start():
-    """Import TensorFlow and look for GPUs, quietly; errors after that are shown."""
+def start() -> None:
+    """Imports TensorFlow and looks for GPUs quietly; shows all errors after that."""
     if not QUIET:
         return
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors, no warnings
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only
     with held_back() as show:
         import tensorflow as tf
 
-        # Nobody needs to hear that there is no GPU, but for those who have one.
+        # That no GPU was found is news only on a machine with the driver for one.
         if not tf.config.list_physical_devices("GPU") and DRIVER.exists():
             show()
     for name in ("absl", "tensorflow"):

@@ -130,7 +130,9 @@ def main(arguments=None):
     json_help = "file for all numbers, as JSON"
     add("--json", type=pathlib.Path, metavar="FILE", help=json_help)
     arguments = parser.parse_args(arguments)
-    numbers = [v for name, v in vars(arguments).items() if name != "json"]
+    other = ("json", "verbose")
+    settings = {k: v for k, v in vars(arguments).items() if k not in other}
+    numbers = settings.values()
     if any(n < 1 for v in numbers for n in (v if isinstance(v, list) else [v])):
         parser.error("all numbers must be at least 1")
     if arguments.hidden_dim % arguments.num_heads:
@@ -156,7 +158,6 @@ def main(arguments=None):
         )
     print("\n".join(rows))
     if arguments.json:
-        settings = {k: v for k, v in vars(arguments).items() if k != "json"}
         results = {name: times._asdict() for name, times in found.items()}
         report = {"settings": settings, "results": results, **environment()}
         write_json(arguments.json, report)

@@ -162,7 +162,8 @@ def main(arguments=None):
         from keras_vqem.evaluation.environment import environment
         from keras_vqem.files import write_json
 
-        settings = {k: v for k, v in vars(arguments).items() if k != "json"}
+        other = ("json", "verbose")
+        settings = {k: v for k, v in vars(arguments).items() if k not in other}
         report = {"settings": settings, "results": results, **environment()}
         write_json(arguments.json, report)
 

@@ -1,6 +1,5 @@
 """The package as a whole: who imports whom, what it says, and that its examples run."""
 
-import ast
 import doctest
 import importlib.util
 import json
@@ -30,52 +29,6 @@ MODULES = [
 def has_examples(module):
     path = importlib.util.find_spec(module).origin
     return ">>> " in pathlib.Path(path).read_text()
-
-
-# Rooms, and the rooms each may import from: imports point inward.
-ALLOWED = {
-    "array_batches.py": set(),
-    "checks.py": set(),
-    "files.py": set(),
-    "ids.py": set(),
-    "quiet.py": set(),
-    "replicas.py": set(),
-    "layers": {"checks", "replicas"},
-    "decoding": {"checks"},
-    "text": {"files", "ids", "quiet"},
-    "images": {"array_batches"},
-    "models": {"checks", "decoding", "files", "ids", "layers", "replicas"},
-    "serving": {"files"},
-    "zoo.py": {"models"},
-    "evaluation": {"checks", "files", "ids", "layers", "models", "text"},
-    "training": {"evaluation", "files", "images", "layers", "models", "text"},
-    "command": {"evaluation", "images", "models", "serving", "text", "zoo"},
-    "__init__.py": {"decoding", "images", "layers", "models", "quiet", "text", "zoo"},
-}
-
-
-def imports_of(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        # After a plain `import keras_vqem` its rooms are attributes.
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            yield f"{node.value.id}.{node.attr}"
-
-
-def test_imports_point_inward():
-    for path in (ROOT / "keras_vqem").rglob("*.py"):
-        room = path.relative_to(ROOT / "keras_vqem").parts[0]
-        assert room in ALLOWED, f"{path}: say what {room} may import"
-        allowed = ALLOWED[room] | {room, "__version__"}
-        for name in imports_of(path):
-            parts = name.split(".")
-            assert parts[0] not in ("recipes", "tests"), f"{path} imports {name}"
-            if parts[0] == "keras_vqem" and len(parts) > 1:
-                assert parts[1] in allowed, f"{path} imports {name}"
 
 
 @pytest.mark.parametrize("name", filter(has_examples, MODULES))

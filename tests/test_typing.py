@@ -12,6 +12,7 @@ import keras_vqem
 
 ROOT = pathlib.Path(__file__).parent.parent
 ROOMS = ("decoding", "files", "images", "text")
+ROOMS += ("array_batches", "checks", "layers", "quiet", "replicas")
 MODULES = [
     module.name
     for module in pkgutil.walk_packages(keras_vqem.__path__, "keras_vqem.")
@@ -31,8 +32,10 @@ def functions_of(module):
         if inspect.isfunction(member):
             yield name, member
         elif inspect.isclass(member):
-            yield f"{name}.__init__", member.__init__
-            for method, value in public(vars(member).items()):
+            own = vars(member)
+            if "__init__" in own:
+                yield f"{name}.__init__", own["__init__"]
+            for method, value in public(own.items()):
                 value = getattr(value, "fget", getattr(value, "__func__", value))
                 if inspect.isfunction(value):
                     yield f"{name}.{method}", value

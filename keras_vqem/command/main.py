@@ -12,7 +12,7 @@ def main(arguments=None):
     shared.add_argument("--verbose", action="store_true", help=help)
     parser = argparse.ArgumentParser(
         prog="keras-vqem",
-        description="Trained vector-quantized models: try, translate, export. "
+        description="Trained vector-quantized models: try, translate captions, export. "
         "Training and measuring are scripts: see recipes/.",
         parents=[shared],
     )

@@ -1,4 +1,4 @@
-"""Keras layers: one public class a file, the file named after it."""
+"""Keras layers, with one public class per file, named after the class."""
 
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
 from keras_vqem.layers.bottlenecks.gaussian_bottleneck import GaussianBottleneck

@@ -1,49 +1,69 @@
-"""CachedAttention: multi-head attention whose keys and values can be kept."""
+"""CachedAttention: multi-head attention whose keys and values can be cached."""
+
+from typing import Any
 
 import keras
 import tensorflow as tf
 from keras import ops
 from numpy.typing import ArrayLike
 
-# Of a score: far below all others, and finite in float16 too, to which Keras casts what
-# layers are called with. A row that is all padding then attends evenly, without NaN.
+# Added to the score of a position that may not be attended to. It is far below all real
+# scores, but finite in float16 as well, because Keras casts the arguments of layers to
+# the compute dtype. A row of padding then attends evenly, without NaN.
 NEVER = -3e4
 
 
-def padding_bias(mask):
-    """[B, 1, 1, T] to add to attention scores: large and negative where padded.
+def padding_bias(mask: ArrayLike | None) -> tf.Tensor | None:
+    """Returns a bias for attention scores that hides padding.
 
     Args:
-        mask: Booleans [B, T], True for positions that may be seen; or None.
+        mask: Booleans `[B, T]`, False for padding. None if there is no padding.
+
+    Returns:
+        Float32 `[B, 1, 1, T]`: 0, and large and negative for padding. None if `mask` is
+        None.
     """
     if mask is None:
         return None
     return ops.where(mask, 0.0, NEVER)[:, None, None, :]
 
 
-def causal_bias(length):
-    """[1, 1, T, T] to add to attention scores: no position sees those after it."""
+def causal_bias(length: int | tf.Tensor) -> tf.Tensor:
+    """Returns a bias for attention scores that hides all later positions.
+
+    Args:
+        length: Length `T` of the sequence.
+
+    Returns:
+        Float32 `[1, 1, T, T]`.
+    """
     places = ops.arange(length)
     return ops.where(places[:, None] >= places[None, :], 0.0, NEVER)[None, None]
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class CachedAttention(keras.layers.Layer):
-    """Scaled dot-product attention with several heads, in steps that can be cached.
+    """Scaled dot-product attention with several heads and cacheable keys and values.
 
-    `layer(query, memory)` is ordinary attention, `layer(query)` self-attention. A
-    decoder that runs token by token calls its parts: `keys_values(memory)` once for
-    what does not change, or once for every new token with the results concatenated;
-    `split` brings them to the layout that `attend` uses.
+    `layer(query, memory)` is ordinary attention, and `layer(query)` is self-attention.
+    A decoder that runs token by token calls the parts instead. It calls
+    `keys_values(memory)` once for a memory that does not change. For self-attention, it
+    calls `keys_values` on each new token and appends the result with `extend`. `split`
+    then brings keys and values into the layout that `attend` needs.
 
     Args:
-        num_heads: How many; they share the width between them.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        num_heads: Number of attention heads. It must divide `D`, the size of the
+            vectors; each head has size `D / num_heads`.
+        **kwargs: Other arguments of `keras.layers.Layer`.
 
     Call arguments:
-        query: [B, T, D].
-        memory: [B, S, D], what is attended to; None for self-attention.
-        bias: Added to the scores, of a shape that broadcasts to [B, heads, T, S].
+        query: Query vectors `[B, T, D]`.
+        memory: Vectors to attend to, `[B, S, D]`. None for self-attention.
+        bias: Bias to add to the attention scores, of a shape that broadcasts to
+            `[B, num_heads, T, S]`. None for no bias.
+
+    Returns:
+        Vectors `[B, T, D]`.
 
     Example:
 
@@ -56,17 +76,18 @@ class CachedAttention(keras.layers.Layer):
     True
     """
 
-    def __init__(self, num_heads: int, **kwargs):
+    def __init__(self, num_heads: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.supports_masking = True
 
-    def build(self, query_shape):
+    def build(self, query_shape: tuple[int | None, ...]) -> None:
         width = query_shape[-1]
         if self.num_heads < 1 or width % self.num_heads:
             raise ValueError(
-                f"The width must be a multiple of `num_heads`: received width {width} "
-                f"and {self.num_heads} heads. Choose a number of heads that divides it."
+                f"The size of the vectors must be a multiple of `num_heads`: received "
+                f"vectors of size {width} and num_heads={self.num_heads}. Choose a "
+                f"number of heads that divides {width}."
             )
 
         def dense(name, units):
@@ -87,16 +108,38 @@ class CachedAttention(keras.layers.Layer):
         return ops.transpose(x, (0, 2, 1, 3))
 
     def keys_values(self, memory: ArrayLike) -> tf.Tensor:
-        """[B, S, 2 D]: what there is to keep of `memory` [B, S, D]."""
+        """Computes keys and values, in the layout to cache.
+
+        Args:
+            memory: Vectors `[B, S, D]`.
+
+        Returns:
+            Keys and values side by side, `[B, S, 2 D]`.
+        """
         return self.to_keys_values(memory)
 
     def split(self, keys_values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Keys and values, each [B, heads, S, D / heads]."""
+        """Splits cached keys and values into the layout that `attend` needs.
+
+        Args:
+            keys_values: Keys and values side by side, `[B, S, 2 D]`.
+
+        Returns:
+            A tuple `(keys, values)`, each `[B, num_heads, S, D / num_heads]`.
+        """
         keys, values = ops.split(keys_values, 2, axis=-1)
         return self._by_head(keys), self._by_head(values)
 
     def extend(self, cache: tf.Tensor, keys_values: tf.Tensor) -> tf.Tensor:
-        """What is kept of the positions so far [B, t, 2 D], and of those to come."""
+        """Appends the keys and values of new positions to a cache.
+
+        Args:
+            cache: Keys and values of the positions so far, `[B, t, 2 D]`.
+            keys_values: Keys and values of the new positions, `[B, s, 2 D]`.
+
+        Returns:
+            The new cache, `[B, t + s, 2 D]`.
+        """
         return ops.concatenate([cache, keys_values], axis=1)
 
     def attend(
@@ -106,7 +149,18 @@ class CachedAttention(keras.layers.Layer):
         values: tf.Tensor,
         bias: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """[B, T, D]: for each of `query` [B, T, D] the mean of what it attends to."""
+        """Attends to keys and values that were computed before.
+
+        Args:
+            query: Query vectors `[B, T, D]`.
+            keys: Keys from `split`, `[B, num_heads, S, D / num_heads]`.
+            values: Values from `split`, of the same shape.
+            bias: Bias to add to the attention scores, of a shape that broadcasts to
+                `[B, num_heads, T, S]`. None for no bias.
+
+        Returns:
+            Vectors `[B, T, D]`.
+        """
         batch, length, width = ops.shape(query)
         scale = (width // self.num_heads) ** -0.5
         query = self._by_head(self.to_query(query) * scale)
@@ -114,16 +168,21 @@ class CachedAttention(keras.layers.Layer):
         scores = ops.cast(scores, "float32")
         if bias is not None:
             scores = scores + ops.cast(bias, "float32")
-        # Not ops.softmax, which warns where there is one position to attend to.
+        # Not ops.softmax, which warns if there is only one position to attend to.
         weights = ops.cast(tf.nn.softmax(scores, axis=-1), values.dtype)
         found = ops.matmul(weights, values)
         found = ops.transpose(found, (0, 2, 1, 3))
         return self.to_output(ops.reshape(found, (batch, length, width)))
 
-    def call(self, query, memory=None, bias=None):
+    def call(
+        self,
+        query: tf.Tensor,
+        memory: tf.Tensor | None = None,
+        bias: tf.Tensor | None = None,
+    ) -> tf.Tensor:
         memory = query if memory is None else memory
         keys, values = self.split(self.keys_values(memory))
         return self.attend(query, keys, values, bias)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_heads": self.num_heads}

@@ -1,6 +1,9 @@
-"""ImageCompressor: an image to a grid of vectors, as in the paper."""
+"""ImageCompressor: from an image to a grid of vectors, as in the paper."""
+
+from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from keras_vqem.layers.image_block import ImageBlock
@@ -8,21 +11,27 @@ from keras_vqem.layers.image_block import ImageBlock
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class ImageCompressor(keras.layers.Layer):
-    """Strided convolutions, residual blocks and a dense layer.
+    """Turns an image into a smaller grid of vectors, which a bottleneck can quantise.
+
+    Convolutions of stride 2, then residual blocks, then a dense layer. Each convolution
+    halves height and width: two of them turn 32 x 32 pixels into 8 x 8 vectors.
 
     Args:
-        code_dim: Size of the vectors, for all codes of a cell together.
-        channels: Of the convolutions.
-        num_compress_steps: How many convolutions of stride 2; 2 make 8 x 8 of 32 x 32.
-        num_blocks: How many residual blocks.
-        kernel_size: Of the strided convolutions.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        code_dim: Size of the vector at each grid position. If a bottleneck with groups
+            gives each position several codes, this is the sum of their sizes.
+        channels: Number of channels of the convolutions.
+        num_compress_steps: Number of convolutions of stride 2.
+        num_blocks: Number of residual blocks.
+        kernel_size: Kernel size of the convolutions of stride 2.
+        **kwargs: Other arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: Images [B, H, W, 3], from -1 to 1.
+        inputs: Images `[B, H, W, 3]` with values from -1 to 1. `H` and `W` must be
+            multiples of `2 ** num_compress_steps`.
 
     Returns:
-        [B, H / 2 ** num_compress_steps, W / 2 ** num_compress_steps, code_dim].
+        Vectors `[B, H / 2 ** num_compress_steps, W / 2 ** num_compress_steps,
+        code_dim]`.
 
     Example:
 
@@ -38,7 +47,7 @@ class ImageCompressor(keras.layers.Layer):
         num_compress_steps: int = 2,
         num_blocks: int = 2,
         kernel_size: int = 5,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.code_dim = code_dim
@@ -47,7 +56,7 @@ class ImageCompressor(keras.layers.Layer):
         self.num_blocks = num_blocks
         self.kernel_size = kernel_size
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         policy, shape = self.dtype_policy, tuple(input_shape)
         check_divisible(shape, 2**self.num_compress_steps)
         self.stages = []
@@ -72,7 +81,7 @@ class ImageCompressor(keras.layers.Layer):
         self.dense.build(shape)
         self.built = True
 
-    def call(self, inputs):
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
         x = inputs
         for i, stage in enumerate(self.stages):
             x = stage(ops.relu(x) if i else x)
@@ -80,7 +89,7 @@ class ImageCompressor(keras.layers.Layer):
             x = block(x)
         return self.dense(ops.relu(x))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "code_dim": self.code_dim,
@@ -91,10 +100,16 @@ class ImageCompressor(keras.layers.Layer):
         }
 
 
-def check_divisible(shape, factor):
-    """Raises unless height and width of an image's shape, if known, can be cut."""
+def check_divisible(shape: tuple[int | None, ...], factor: int) -> None:
+    """Raises a `ValueError` unless height and width, if known, can be divided evenly.
+
+    Args:
+        shape: Shape of images, `[B, H, W, C]`.
+        factor: Number that must divide height and width.
+    """
     if any(size is not None and size % factor for size in shape[1:3]):
         raise ValueError(
             f"Height and width of the images must be multiples of {factor}, received "
-            f"shape {tuple(shape)}. Resize or crop them, or choose smaller cells."
+            f"shape {tuple(shape)}. Resize or crop the images, or use fewer "
+            f"compression steps or smaller patches."
         )

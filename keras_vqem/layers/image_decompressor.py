@@ -1,6 +1,9 @@
-"""ImageDecompressor: a grid of vectors to features of every pixel, as in the paper."""
+"""ImageDecompressor: from a grid of vectors to features per pixel, as in the paper."""
+
+from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from keras_vqem.layers.image_block import ImageBlock
@@ -8,21 +11,28 @@ from keras_vqem.layers.image_block import ImageBlock
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class ImageDecompressor(keras.layers.Layer):
-    """A dense layer, residual blocks and transposed convolutions of stride 2.
+    """Turns a grid of vectors into features of every pixel of a larger image.
+
+    A dense layer, then residual blocks, then transposed convolutions of stride 2, each
+    of which doubles height and width.
 
     Args:
-        channels: Of the convolutions, and of the features that come out.
-        num_decompress_steps: How many transposed convolutions.
-        num_blocks: How many residual blocks.
-        kernel_size: Of the transposed convolutions.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        channels: Number of channels of the convolutions and of the output.
+        num_decompress_steps: Number of transposed convolutions of stride 2.
+        num_blocks: Number of residual blocks.
+        kernel_size: Kernel size of the transposed convolutions.
+        **kwargs: Other arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: [B, rows, columns, D].
+        inputs: Vectors `[B, rows, columns, D]`.
 
     Returns:
-        Features [B, H, W, channels], and a first guess of the pixels [B, H, W, 3]:
-        mid-grey, 0, everywhere. `PatchDecompressor` makes a better one.
+        A tuple `(features, base)`:
+
+        - `features`: `[B, H, W, channels]`, where `H` and `W` are
+          `2 ** num_decompress_steps` times the numbers of rows and columns.
+        - `base`: First guess of the pixels `[B, H, W, 3]`: mid-grey, which is 0,
+          everywhere. `PatchDecompressor` makes a better guess.
 
     Example:
 
@@ -38,7 +48,7 @@ class ImageDecompressor(keras.layers.Layer):
         num_decompress_steps: int = 2,
         num_blocks: int = 2,
         kernel_size: int = 5,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.channels = channels
@@ -46,7 +56,7 @@ class ImageDecompressor(keras.layers.Layer):
         self.num_blocks = num_blocks
         self.kernel_size = kernel_size
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         policy = self.dtype_policy
         self.dense = keras.layers.Dense(self.channels, name="dense", dtype=policy)
         self.dense.build(input_shape)
@@ -69,7 +79,7 @@ class ImageDecompressor(keras.layers.Layer):
             self.stages.append(layer)
         self.built = True
 
-    def call(self, inputs):
+    def call(self, inputs: tf.Tensor) -> tuple[tf.Tensor, None]:
         x = self.dense(inputs)
         for block in self.residuals:
             x = block(x)
@@ -77,7 +87,7 @@ class ImageDecompressor(keras.layers.Layer):
             x = stage(ops.relu(x))
         return ops.relu(x), ops.zeros((*ops.shape(x)[:-1], 3), dtype=x.dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "channels": self.channels,

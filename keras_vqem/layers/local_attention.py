@@ -1,4 +1,6 @@
-"""LocalAttention: causal self-attention that looks back one block of positions."""
+"""LocalAttention: causal self-attention within a block and the block before it."""
+
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,21 +12,26 @@ from keras_vqem.layers.cached_attention import NEVER, CachedAttention
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class LocalAttention(CachedAttention):
-    """Self-attention of long sequences, cut into blocks: masked local 1-D attention.
+    """Causal self-attention for long sequences: masked local 1-D attention.
 
-    A position sees itself, those before it in its block, and the whole block before
-    that: between `block_length` and twice as many positions. Time and memory grow with
-    the length of the sequence, not with its square.
+    The sequence is cut into blocks. A position attends to itself, to the earlier
+    positions of its block, and to the whole previous block: to between `block_length`
+    and `2 * block_length` positions, except near the start. Time and memory grow
+    linearly with the length of the sequence, not with its square.
 
     Args:
-        num_heads: How many; they share the width between them.
-        block_length: Length of a block.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        num_heads: Number of attention heads. It must divide `D`, the size of the
+            vectors.
+        block_length: Number of positions per block.
+        **kwargs: Other arguments of `keras.layers.Layer`.
 
     Call arguments:
-        query: [B, T, D].
-        memory, bias: Those of `CachedAttention`, which must be None here: a position
-            sees nothing but its own sequence, and padding comes last.
+        query: Vectors `[B, T, D]`. Padding must come last.
+        memory, bias: Must be None. They are here because `CachedAttention` has them;
+            local attention is self-attention and needs no bias.
+
+    Returns:
+        Vectors `[B, T, D]`.
 
     Example:
 
@@ -36,26 +43,32 @@ class LocalAttention(CachedAttention):
         - Parmar et al., 2018. Image Transformer. arXiv:1802.05751.
     """
 
-    def __init__(self, num_heads: int, block_length: int, **kwargs):
+    def __init__(self, num_heads: int, block_length: int, **kwargs: Any):
         super().__init__(num_heads, **kwargs)
         if block_length < 1:
             raise ValueError(
-                f"`block_length` must be at least 1, received {block_length!r}."
+                f"`block_length` must be at least 1, received {block_length!r}. Pass "
+                f"the number of positions per block."
             )
         self.block_length = block_length
 
-    def call(self, query, memory=None, bias=None):
+    def call(
+        self,
+        query: tf.Tensor,
+        memory: tf.Tensor | None = None,
+        bias: tf.Tensor | None = None,
+    ) -> tf.Tensor:
         if memory is not None or bias is not None:
             raise ValueError(
-                "LocalAttention sees nothing but the positions before in `query`, and "
-                "received `memory` or `bias`. Leave them out, or use CachedAttention."
+                "LocalAttention attends only to `query` itself, but it received "
+                "`memory` or `bias`. Leave them out, or use CachedAttention."
             )
         batch, length, width = ops.shape(query)
         scale = (width // self.num_heads) ** -0.5
         block_length = self.block_length
         if isinstance(length, int):
             block_length = min(block_length, length)
-        # What is added behind the end is seen by nobody before it.
+        # Padding at the end changes nothing: no earlier position attends to it.
         padded = ops.pad(query, [[0, 0], [0, -length % block_length], [0, 0]])
         keys, values = ops.split(self.keys_values(padded), 2, axis=-1)
         query = self._blocks(self.to_query(padded) * scale, block_length)
@@ -68,7 +81,7 @@ class LocalAttention(CachedAttention):
         return self.to_output(found)
 
     def _blocks(self, x, block_length):
-        """[B, T, D] to [B, T / block, heads, block, D / heads]."""
+        """Returns [B, T, D] as [B, T / block, heads, block, D / heads]."""
         batch, length, width = ops.shape(x)
         shape = (
             batch,
@@ -80,29 +93,29 @@ class LocalAttention(CachedAttention):
         return ops.transpose(ops.reshape(x, shape), (0, 1, 3, 2, 4))
 
     def _with_before(self, x, block_length):
-        """As `_blocks`, each block behind the one before it: [..., 2 block, ...]."""
+        """Returns each block after its predecessor, [B, blocks, heads, 2 block, d]."""
         x = self._blocks(x, block_length)
         before = ops.pad(x[:, :-1], [[0, 0], [1, 0], [0, 0], [0, 0], [0, 0]])
         return ops.concatenate([before, x], axis=3)
 
     def extend(self, cache: tf.Tensor, keys_values: tf.Tensor) -> tf.Tensor:
-        # When two blocks are full the next position begins a third.
+        # A cache of two full blocks drops the first: the next position starts a third.
         full = ops.shape(cache)[1] >= 2 * self.block_length
         cache = cache[:, ops.where(full, self.block_length, 0) :]
         return super().extend(cache, keys_values)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "block_length": self.block_length}
 
 
 def _bias(block_length, blocks):
-    """[blocks, 1, block, 2 block] to add to scores."""
+    """Returns the bias of the scores, [blocks, 1, block, 2 block]."""
     here, there = (
         np.arange(block_length)[:, None],
         np.arange(2 * block_length)[None] - block_length,
     )
     seen = ops.convert_to_tensor((there <= here)[None])
-    # The first block has none before it.
+    # The first block has no predecessor.
     first = (ops.arange(blocks) == 0)[:, None, None]
     seen = seen & ~(first & ops.convert_to_tensor((there < 0)[None]))
     return ops.where(seen, 0.0, NEVER)[:, None]

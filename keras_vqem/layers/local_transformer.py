@@ -1,4 +1,6 @@
-"""LocalTransformer: a causal stack for long sequences, whole or step by step."""
+"""LocalTransformer: a causal stack of blocks with local attention."""
+
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -8,24 +10,28 @@ from keras_vqem.layers.transformer_stack import TransformerStack
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class LocalTransformer(TransformerStack):
-    """Blocks of masked local self-attention and a feed-forward layer.
+    """A causal stack of Transformer blocks with local attention, for long sequences.
 
-    Called on whole sequences it trains; `step` goes on position by position, with the
-    same results.
+    Each block has masked local self-attention and a feed-forward network, each after a
+    layer normalisation; another layer normalisation follows the last block. For
+    training, call the layer on whole sequences. To generate position by position, call
+    `step`, which gives the same results.
 
     Args:
-        num_layers: How many Transformer blocks.
-        num_heads: Of the attention.
-        intermediate_dim: Of the feed-forward layers.
-        block_length: Positions in a block of the attention; see `LocalAttention`.
-        dropout: After each attention and feed-forward layer.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        num_layers: Number of Transformer blocks.
+        num_heads: Number of attention heads per block.
+        intermediate_dim: Size of the hidden layer of the feed-forward networks.
+        block_length: Number of positions per block of the attention; see
+            `LocalAttention`.
+        dropout: Dropout rate after each attention and feed-forward network.
+        **kwargs: Other arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: [B, T, D], positions added.
+        inputs: Vectors `[B, T, D]` that include a position signal.
+        training: Whether to apply dropout.
 
     Returns:
-        [B, T, D], normalised.
+        Normalised vectors `[B, T, D]`.
 
     Example:
 
@@ -46,7 +52,7 @@ class LocalTransformer(TransformerStack):
         intermediate_dim: int,
         block_length: int,
         dropout: float = 0.0,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(
             num_layers,
@@ -58,7 +64,7 @@ class LocalTransformer(TransformerStack):
         )
         self.block_length = block_length
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         x = inputs
         for block in self.blocks:
             x = block(x, training=training)
@@ -67,10 +73,15 @@ class LocalTransformer(TransformerStack):
     def step(
         self, x: tf.Tensor, caches: list[tf.Tensor]
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """One position: `x` [N, 1, D] after those in `caches`.
+        """Computes the output of the next position.
+
+        Args:
+            x: Vectors `[N, 1, D]` of the position, including the position signal.
+            caches: List of caches, from `empty_caches` or from the previous step.
 
         Returns:
-            The normalised outputs [N, 1, D], and the caches for the next step.
+            A tuple `(outputs, caches)`: normalised vectors `[N, 1, D]`, and the caches
+            for the next step.
         """
         kept = []
         for block, cache in zip(self.blocks, caches, strict=True):
@@ -78,5 +89,5 @@ class LocalTransformer(TransformerStack):
             kept.append(cache)
         return self.norm(x), kept
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "block_length": self.block_length}

@@ -1,7 +1,11 @@
-"""PatchCompressor: patches of an image to vectors, linearly and a little more."""
+"""PatchCompressor: from the patches of an image to vectors."""
+
+from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 from keras_vqem.layers.image_block import ImageBlock
 from keras_vqem.layers.image_compressor import check_divisible
@@ -9,24 +13,28 @@ from keras_vqem.layers.image_compressor import check_divisible
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class PatchCompressor(keras.layers.Layer):
-    """A linear map of each patch, plus what a network makes of it and its neighbours.
+    """Turns each patch of an image into a vector, which a bottleneck can quantise.
 
-    The linear map alone can be the principal components of patches, which is most of
-    what can be said in few numbers: `ImageVQVAE.init_from_patches` sets it. The
-    network starts at 0 and learns a correction.
+    The vector is the sum of a linear map of the patch and the output of a network that
+    also sees neighbouring patches. The linear map can be the principal components of
+    patches, which already hold most of what few numbers can say about a patch;
+    `ImageVQVAE.init_from_patches` sets it so. The output of the network starts at 0,
+    so that the network learns a correction.
 
     Args:
-        code_dim: Size of the vectors, for all codes of a cell together.
-        patch_size: Height and width of a patch.
-        channels: Of the network.
-        num_blocks: How many residual blocks it has; 0 for none at all.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        code_dim: Size of the vector of each patch. If a bottleneck with groups gives
+            each patch several codes, this is the sum of their sizes.
+        patch_size: Height and width of a patch, in pixels.
+        channels: Number of channels of the network.
+        num_blocks: Number of residual blocks of the network. 0 leaves out the network.
+        **kwargs: Other arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: Images [B, H, W, 3], from -1 to 1.
+        inputs: Images `[B, H, W, 3]` with values from -1 to 1. `H` and `W` must be
+            multiples of `patch_size`.
 
     Returns:
-        [B, H / patch, W / patch, code_dim].
+        Vectors `[B, H / patch_size, W / patch_size, code_dim]`.
 
     Example:
 
@@ -41,7 +49,7 @@ class PatchCompressor(keras.layers.Layer):
         patch_size: int = 4,
         channels: int = 128,
         num_blocks: int = 2,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.code_dim = code_dim
@@ -49,7 +57,7 @@ class PatchCompressor(keras.layers.Layer):
         self.channels = channels
         self.num_blocks = num_blocks
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         policy, cells = self.dtype_policy, (None, None, None)
         check_divisible(input_shape, self.patch_size)
         size = 3 * self.patch_size**2
@@ -72,7 +80,7 @@ class PatchCompressor(keras.layers.Layer):
             self.residuals.append(block)
         self.built = True
 
-    def call(self, inputs):
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
         patches = to_patches(inputs, self.patch_size)
         vectors = self.linear(patches)
         if self.num_blocks:
@@ -82,7 +90,7 @@ class PatchCompressor(keras.layers.Layer):
             vectors = vectors + self.outward(ops.relu(x))
         return vectors
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "code_dim": self.code_dim,
@@ -92,8 +100,16 @@ class PatchCompressor(keras.layers.Layer):
         }
 
 
-def to_patches(images, patch_size):
-    """[B, H, W, C] to [B, H / patch, W / patch, patch * patch * C]."""
+def to_patches(images: ArrayLike, patch_size: int) -> tf.Tensor:
+    """Cuts images into patches.
+
+    Args:
+        images: Images `[B, H, W, C]`.
+        patch_size: Height and width of a patch.
+
+    Returns:
+        Patches `[B, H / patch_size, W / patch_size, patch_size * patch_size * C]`.
+    """
     batch, height, width, channels = ops.shape(images)
     rows, columns = height // patch_size, width // patch_size
     x = ops.reshape(images, (batch, rows, patch_size, columns, patch_size, channels))
@@ -101,8 +117,16 @@ def to_patches(images, patch_size):
     return ops.reshape(x, (batch, rows, columns, patch_size * patch_size * channels))
 
 
-def from_patches(patches, patch_size):
-    """The other way round."""
+def from_patches(patches: ArrayLike, patch_size: int) -> tf.Tensor:
+    """Joins patches into images: the inverse of `to_patches`.
+
+    Args:
+        patches: Patches `[B, rows, columns, patch_size * patch_size * C]`.
+        patch_size: Height and width of a patch.
+
+    Returns:
+        Images `[B, rows * patch_size, columns * patch_size, C]`.
+    """
     batch, rows, columns, size = ops.shape(patches)
     channels = size // patch_size**2
     x = ops.reshape(patches, (batch, rows, columns, patch_size, patch_size, channels))

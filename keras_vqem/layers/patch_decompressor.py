@@ -1,6 +1,9 @@
-"""PatchDecompressor: vectors to patches, and what is to be said of each pixel."""
+"""PatchDecompressor: from vectors to patches, and to features per pixel."""
+
+from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from keras_vqem.layers.image_block import ImageBlock
@@ -9,29 +12,35 @@ from keras_vqem.layers.patch_compressor import from_patches
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class PatchDecompressor(keras.layers.Layer):
-    """A linear guess of each patch, and features of each pixel to correct it with.
+    """Turns a vector per patch into a first guess of the pixels and features of them.
 
-    The guess is what `PatchCompressor`'s linear path undoes. A network first works on
-    cells, where a wide layer is cheap, then on pixels, where it sees the edges
-    between patches.
+    The guess is a linear map of each vector, the counterpart of the linear map of
+    `PatchCompressor`. The features, from which the guess can be corrected, come from a
+    network in two parts. The first part works on patches, where many channels are
+    cheap. The second part works on pixels, where it sees the edges between patches.
 
     Args:
-        patch_size: Height and width of a patch.
-        channels: Of the network on cells.
-        num_blocks: Its residual blocks.
-        pixel_channels: Of the network on pixels, and of the features that come out.
-        num_pixel_blocks: Its residual blocks.
-        unit: What 1 in the vectors means, where pixels go from -1 to 1. If it is about
-            the error that codes leave, distances between codes are about 1, whatever
-            the images, and a step of the optimizer is small beside them.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        patch_size: Height and width of a patch, in pixels.
+        channels: Number of channels of the network on patches.
+        num_blocks: Number of residual blocks of the network on patches.
+        pixel_channels: Number of channels of the network on pixels and of the features.
+        num_pixel_blocks: Number of residual blocks of the network on pixels.
+        unit: Factor by which the inputs are multiplied, to bring them to the scale of
+            pixels from -1 to 1. If it is about the size of the error that quantisation
+            leaves, distances between codes are about 1 for any images, and a step of
+            the optimizer is small compared with them.
+        **kwargs: Other arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: [B, rows, columns, D].
+        inputs: Vectors `[B, rows, columns, D]`, one per patch.
 
     Returns:
-        Features [B, H, W, pixel_channels], and a first guess of the pixels
-        [B, H, W, 3], from -1 to 1 or a little beyond.
+        A tuple `(features, base)`, where `H` and `W` are `patch_size` times the numbers
+        of rows and columns:
+
+        - `features`: `[B, H, W, pixel_channels]`.
+        - `base`: First guess of the pixels, `[B, H, W, 3]`, from -1 to 1 or slightly
+          beyond.
 
     Example:
 
@@ -49,7 +58,7 @@ class PatchDecompressor(keras.layers.Layer):
         pixel_channels: int = 32,
         num_pixel_blocks: int = 2,
         unit: float = 1.0,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.patch_size = patch_size
@@ -59,7 +68,7 @@ class PatchDecompressor(keras.layers.Layer):
         self.num_pixel_blocks = num_pixel_blocks
         self.unit = unit
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         policy, cells = self.dtype_policy, (None, None, None)
 
         def dense(name, units, size):
@@ -86,7 +95,7 @@ class PatchDecompressor(keras.layers.Layer):
         )
         self.built = True
 
-    def call(self, inputs):
+    def call(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         inputs = inputs * self.unit
         base = from_patches(self.linear(inputs), self.patch_size)
         x = self.inward(inputs)
@@ -99,7 +108,7 @@ class PatchDecompressor(keras.layers.Layer):
             x = block(x)
         return ops.relu(x), base
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "patch_size": self.patch_size,

@@ -1,12 +1,13 @@
-"""Linear codes of patches to start from: their principal components.
+"""A start for image models: linear codes from the principal components of patches.
 
-With codes, components are dealt into groups and each group gets k-means of its own. For
-a VAE they are independent Gaussians.
+With a discrete bottleneck, the components are distributed over groups, and each group
+gets its own k-means. With a VAE, the components are independent Gaussians.
 """
 
 import dataclasses
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
@@ -16,9 +17,10 @@ from keras_vqem.layers.bottlenecks.vqem_bottleneck import VQEMBottleneck
 from keras_vqem.layers.patch_compressor import PatchCompressor, to_patches
 from keras_vqem.layers.patch_decompressor import PatchDecompressor
 
-# Of one k-means: enough for a start that training improves on.
+# Numbers of vectors and rounds of one k-means: enough for a start that training then
+# improves.
 VECTORS, ROUNDS = 30_000, 20
-# What the moving averages of the codebook start with, in vectors of a batch.
+# Number of vectors per batch that the moving averages of the codebook start with.
 BATCH = 4096
 
 
@@ -26,21 +28,22 @@ def init_from_patches(
     compressor: PatchCompressor,
     bottleneck: CodebookBottleneck | GaussianBottleneck,
     decompressor: PatchDecompressor,
-    images,
+    images: ArrayLike,
     noise: float,
     seed: int = 0,
-):
-    """Gives three built layers a start from patches of images.
+) -> None:
+    """Sets the weights of three built layers to linear codes of image patches.
 
     Args:
-        compressor: Its linear path becomes the principal components of patches.
-        bottleneck: Its codebooks become k-means of groups of components; a
-            `GaussianBottleneck` becomes that of probabilistic PCA.
-        decompressor: Its linear path undoes the compressor's.
-        images: uint8 [N, H, W, 3].
-        noise: Standard deviation of a pixel's noise, where pixels go from -1 to 1; for
-            a `GaussianBottleneck`.
-        seed: Seed of k-means.
+        compressor: Layer whose linear map becomes the principal components of patches.
+        bottleneck: Layer whose codebooks become the centres of k-means, one k-means per
+            group of components. A `GaussianBottleneck` becomes the posterior of
+            probabilistic PCA.
+        decompressor: Layer whose linear map becomes the inverse of the compressor's.
+        images: Training images, uint8 `[N, H, W, 3]`.
+        noise: Standard deviation of the noise of a pixel, for pixels from -1 to 1; used
+            only with a `GaussianBottleneck`.
+        seed: Integer seed of k-means.
     """
     groups = bottleneck.groups if isinstance(bottleneck, DiscreteBottleneck) else None
     gaussian = isinstance(bottleneck, GaussianBottleneck)
@@ -53,10 +56,10 @@ def init_from_patches(
         parts = (compressor, decompressor, bottleneck)
         names = ", ".join(type(part).__name__ for part in parts)
         raise ValueError(
-            f"Starting from patches needs a PatchCompressor, a PatchDecompressor "
-            f"and a codebook for each group, a VQEMBottleneck or VQBottleneck with "
-            f"groups=Slices(n); or a GaussianBottleneck. Received {names} with "
-            f"groups {groups!r}."
+            f"A start from patches needs a PatchCompressor, a PatchDecompressor, and "
+            f"a bottleneck with one codebook per group: a VQEMBottleneck or a "
+            f"VQBottleneck with groups=Slices(n); or a GaussianBottleneck. Received "
+            f"{names} with groups={groups!r}."
         )
     if gaussian:
         _init_gaussian(compressor, bottleneck, decompressor, images, noise, seed)
@@ -83,8 +86,8 @@ def _init_gaussian(compressor, bottleneck, decompressor, images, noise, seed):
     size = min(compressor.code_dim, latents)
     start = find_gaussian(images, compressor.patch_size, size, noise, seed)
     used = len(start.log_variances)
-    # The compressor's first outputs are the means; what the others will be is for
-    # the network to find.
+    # The first outputs of the compressor are the means. Its linear map leaves the other
+    # outputs at 0, for the network to learn.
     kernel[:used], kernel[:used, :used] = 0.0, np.eye(used)
     bias[latents : latents + used] = start.log_variances
     bottleneck.set_weights([kernel, bias])
@@ -100,7 +103,14 @@ def _init_gaussian(compressor, bottleneck, decompressor, images, noise, seed):
 
 @dataclasses.dataclass
 class PatchStart:
-    """`basis` [P, G d] and `mean` [P] of patches; `codebooks` [G, K, d], `counts`."""
+    """Linear codes of patches with `P` numbers each.
+
+    Attributes:
+        basis: Principal components, float32 `[P, G d]`, `d` columns per group.
+        mean: Mean of the patches, float32 `[P]`.
+        codebooks: Centres of k-means, float32 `[G, K, d]`.
+        counts: Average number of vectors per batch and code, float32 `[G, K]`.
+    """
 
     basis: np.ndarray
     mean: np.ndarray
@@ -108,28 +118,35 @@ class PatchStart:
     counts: np.ndarray
 
 
-def find(images, patch_size, num_groups, num_codes, size, seed=0):
-    """Finds the code for patches of images.
+def find(
+    images: ArrayLike,
+    patch_size: int,
+    num_groups: int,
+    num_codes: int,
+    size: int,
+    seed: int = 0,
+) -> PatchStart:
+    """Finds linear codes for patches of images.
 
     Args:
-        images: uint8 [N, H, W, 3].
+        images: Images, uint8 `[N, H, W, 3]`.
         patch_size: Height and width of a patch.
-        num_groups: G, how many codes a patch gets.
-        num_codes: K, the size of each codebook.
-        size: d, how many components a group may have; what is not used stays 0.
-        seed: Of k-means.
+        num_groups: Number of codes per patch, `G`.
+        num_codes: Number of codes per codebook, `K`.
+        size: Maximum number of components per group, `d`. Unused ones stay 0.
+        seed: Integer seed of k-means.
 
     Returns:
-        A `PatchStart`, for pixels from -1 to 1.
+        A `PatchStart` for pixels from -1 to 1.
     """
     rng = np.random.default_rng(seed)
     patches, mean, variances, vectors = components(images, patch_size, rng)
     groups = deal(variances, num_groups, np.log2(num_codes), size)
     if not all(groups):
         raise ValueError(
-            f"{num_groups} codes out of {num_codes} are more than patches of "
-            f"{patch_size} x {patch_size} have components for. Use fewer "
-            f"groups, or larger patches."
+            f"{num_groups} codes out of {num_codes} per patch are too many: patches "
+            f"of {patch_size} x {patch_size} pixels have too few components for one "
+            f"in each group. Use fewer groups, or larger patches."
         )
 
     basis = np.zeros((patches.shape[1], num_groups * size), "float32")
@@ -146,12 +163,23 @@ def find(images, patch_size, num_groups, num_codes, size, seed=0):
     return PatchStart(basis, mean.astype("float32"), codebooks, counts)
 
 
-def components(images, patch_size, rng):
-    """Principal components of patches, for pixels from -1 to 1.
+def components(
+    images: ArrayLike, patch_size: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Computes the principal components of patches, for pixels from -1 to 1.
+
+    Args:
+        images: Images, uint8 `[N, H, W, 3]`.
+        patch_size: Height and width of a patch.
+        rng: Generator that selects patches, if there are many.
 
     Returns:
-        Patches [N, P], some if there are many; their mean [P]; the variances [P], from
-        the largest to the smallest; and the components [P, P], a column each.
+        A tuple `(patches, mean, variances, vectors)`:
+
+        - `patches`: `[M, P]`, all patches or a random part of them.
+        - `mean`: `[P]`, the mean of the patches.
+        - `variances`: `[P]`, in decreasing order.
+        - `vectors`: `[P, P]`, with one component per column.
     """
     patches = np.asarray(
         to_patches(np.asarray(images, "float32") / 127.5 - 1.0, patch_size)
@@ -166,10 +194,14 @@ def components(images, patch_size, rng):
 
 @dataclasses.dataclass
 class GaussianStart:
-    """What the linear model of a VAE is at its optimum: probabilistic PCA.
+    """The optimum of a linear VAE of patches: probabilistic PCA with `n` latents.
 
-    `inward` [P, n] and `inward_bias` give the means of the n latents' posteriors,
-    `log_variances` [n] are theirs; `outward` [n, P] and `mean` [P] the patch again.
+    Attributes:
+        inward: Matrix `[P, n]` from a patch to the means of the posterior.
+        inward_bias: Bias `[n]` of those means.
+        log_variances: Log variances `[n]` of the posterior.
+        outward: Matrix `[n, P]` from latents back to a patch.
+        mean: Bias `[P]` of that patch, the mean of the patches.
     """
 
     inward: np.ndarray
@@ -179,19 +211,24 @@ class GaussianStart:
     mean: np.ndarray
 
 
-def find_gaussian(images, patch_size, size, noise, seed=0):
-    """Finds the linear VAE of patches.
+def find_gaussian(
+    images: ArrayLike, patch_size: int, size: int, noise: float, seed: int = 0
+) -> GaussianStart:
+    """Finds the optimal linear VAE of patches.
 
-    A component of variance v, seen as c through pixel noise of variance s, is a latent
-    of variance 1 whose posterior has the mean c sqrt(v) / (v + s) and the variance
-    s / (v + s).
+    A component has variance `v`, and is observed as `c` through pixel noise of variance
+    `s`. As a latent of variance 1, its posterior has mean `c sqrt(v) / (v + s)` and
+    variance `s / (v + s)`.
 
     Args:
-        images: uint8 [N, H, W, 3].
+        images: Images, uint8 `[N, H, W, 3]`.
         patch_size: Height and width of a patch.
-        size: How many latents there may be.
-        noise: Standard deviation of a pixel's noise, where pixels go from -1 to 1.
-        seed: Which patches are taken, if there are many.
+        size: Maximum number of latents.
+        noise: Standard deviation of the noise of a pixel, for pixels from -1 to 1.
+        seed: Integer seed that selects patches, if there are many.
+
+    Returns:
+        A `GaussianStart` for pixels from -1 to 1.
     """
     rng = np.random.default_rng(seed)
     _, mean, variances, vectors = components(images, patch_size, rng)
@@ -208,21 +245,24 @@ def find_gaussian(images, patch_size, size, noise, seed=0):
     )
 
 
-def deal(variances, num_groups, bits, size):
-    """Deals components to groups so that each has about as much to tell.
+def deal(
+    variances: np.ndarray, num_groups: int, bits: float, size: int
+) -> list[list[int]]:
+    """Distributes components over groups that need about the same number of bits.
 
-    A component of variance v needs log2(v / D) / 2 bits to be told with an error D,
-    the same for all; D is such that all groups' bits together are just used up
-    (reverse water-filling). Components below D are not told at all.
+    To code a component of variance `v` with mean squared error `D` takes
+    `log2(v / D) / 2` bits. `D` is the same for all components, and is chosen so that
+    they use exactly the bits of all groups together (reverse water-filling). Components
+    whose variance is below `D` are left out.
 
     Args:
-        variances: [P], from the largest to the smallest.
-        num_groups: How many groups.
-        bits: Of one group.
-        size: How many components a group may have.
+        variances: Variances `[P]` of the components, in decreasing order.
+        num_groups: Number of groups.
+        bits: Number of bits per group.
+        size: Maximum number of components per group.
 
     Returns:
-        A list of lists of components.
+        List of groups, each a list of the indices of its components.
     """
     variances = np.maximum(variances, 1e-12)
 
@@ -246,11 +286,19 @@ def deal(variances, num_groups, bits, size):
     return groups
 
 
-def k_means(vectors, num_codes, rng):
-    """Lloyd's k-means.
+def k_means(
+    vectors: np.ndarray, num_codes: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Runs Lloyd's k-means.
+
+    Args:
+        vectors: Vectors `[N, d]`.
+        num_codes: Number of centres, `K`.
+        rng: Generator that selects the vectors to start from.
 
     Returns:
-        The centres [K, d], and the share of the vectors that each got [K].
+        A tuple `(centres, shares)`: the centres `[K, d]`, and the fraction of the
+        vectors assigned to each, `[K]`.
     """
     vectors = vectors.astype("float32")
     places = rng.choice(len(vectors), num_codes, replace=len(vectors) < num_codes)
@@ -263,7 +311,7 @@ def k_means(vectors, num_codes, rng):
         sums = np.stack(
             [np.bincount(codes, column, num_codes) for column in vectors.T], axis=-1
         )
-        # A centre that got nothing starts anew from a vector.
+        # A centre without vectors starts again from a random vector.
         fresh = vectors[rng.choice(len(vectors), num_codes)]
         centres = np.where(
             counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], fresh

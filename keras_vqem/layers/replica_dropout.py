@@ -1,18 +1,32 @@
-"""ReplicaDropout: dropout with noise of its own on every replica."""
+"""ReplicaDropout: dropout with different noise on each replica."""
+
+from typing import Any
 
 import keras
+import tensorflow as tf
 
 from keras_vqem.replicas import ReplicaSeedGenerator
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class ReplicaDropout(keras.layers.Layer):
-    """As `keras.layers.Dropout`, but replicas of `tf.distribute` drop different units.
+    """Dropout that drops different units on each replica of `tf.distribute`.
+
+    Otherwise the same as `keras.layers.Dropout`, which drops the same units on every
+    replica. During training, it sets a random part of the inputs to 0 and multiplies
+    the rest by `1 / (1 - rate)`.
 
     Args:
-        rate: Share of the units to drop, from 0 to below 1; the others are scaled up.
-        seed: Of the noise.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        rate: Fraction of the inputs to drop, at least 0 and below 1.
+        seed: Integer seed of the noise. None draws one at random.
+        **kwargs: Other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: Tensor of any shape.
+        training: Whether to drop anything. Otherwise the inputs are returned unchanged.
+
+    Returns:
+        Tensor of the same shape.
 
     Example:
 
@@ -21,11 +35,12 @@ class ReplicaDropout(keras.layers.Layer):
     [0.0, 2.0]
     """
 
-    def __init__(self, rate: float, seed: int | None = None, **kwargs):
+    def __init__(self, rate: float, seed: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
         if not 0 <= rate < 1:
             raise ValueError(
-                f"`rate` must be at least 0 and below 1, received {rate!r}."
+                f"`rate` must be at least 0 and below 1, received {rate!r}. Use 0 for "
+                f"no dropout."
             )
         self.rate = rate
         self.seed = seed
@@ -33,10 +48,10 @@ class ReplicaDropout(keras.layers.Layer):
         self.seed_generator = ReplicaSeedGenerator(seed) if rate else None
         self.built = True
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         if not training or not self.rate:
             return inputs
         return keras.random.dropout(inputs, self.rate, seed=self.seed_generator)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rate": self.rate, "seed": self.seed}

@@ -1,6 +1,9 @@
-"""SequenceCompressor: a sequence made 2, 4, 8... times shorter."""
+"""SequenceCompressor: makes a sequence 2, 4, 8, ... times shorter."""
+
+from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from keras_vqem.layers.cached_attention import CachedAttention, padding_bias
@@ -9,26 +12,30 @@ from keras_vqem.layers.convolution_block import ConvolutionBlock
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class SequenceCompressor(keras.layers.Layer):
-    """Halves a sequence several times: residual convolutions, then pairs into one.
+    """Halves the length of a sequence several times.
 
-    The vectors that come out are normalised, so that a codebook finds them on one
-    scale however training goes. Padding changes nothing: a sequence gives the same
-    vectors whatever the length it was padded to.
+    Each step applies residual convolutions, merges each pair of positions into one with
+    a dense layer, and normalises the result. A codebook therefore finds the output
+    vectors on the same scale throughout training. Padding changes nothing: a sequence
+    gives the same vectors whatever length it is padded to.
 
     Args:
-        num_compress_steps: How many times; n_c in the paper.
-        dropout: After the residual convolutions.
-        num_heads: Heads of an attention to a memory, before the first halving; None for
-            no such attention.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        num_compress_steps: Number of times the length is halved; `n_c` in the paper.
+        dropout: Dropout rate after the residual convolutions.
+        num_heads: Number of heads of an attention to a memory, which comes before the
+            first step. None for no such attention.
+        **kwargs: Other arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: [B, T, D], T a multiple of 2 ** num_compress_steps.
-        mask: Booleans [B, T], False for padding.
-        memory, memory_mask: [B, S, D] and [B, S]; used with `num_heads` only.
+        inputs: Vectors `[B, T, D]`. `T` must be a multiple of
+            `2 ** num_compress_steps`.
+        mask: Booleans `[B, T]`, False for padding. Padding must come last.
+        memory: Vectors to attend to, `[B, S, D]`; used only with `num_heads`.
+        memory_mask: Booleans `[B, S]`, False for padding of the memory.
+        training: Whether to apply dropout.
 
     Returns:
-        [B, T / 2 ** num_compress_steps, D].
+        Vectors `[B, T / 2 ** num_compress_steps, D]`.
 
     Example:
 
@@ -42,7 +49,7 @@ class SequenceCompressor(keras.layers.Layer):
         num_compress_steps: int,
         dropout: float = 0.0,
         num_heads: int | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.num_compress_steps = num_compress_steps
@@ -50,7 +57,7 @@ class SequenceCompressor(keras.layers.Layer):
         self.num_heads = num_heads
         self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         policy, width = self.dtype_policy, input_shape[-1]
 
         def made(layer, shape=input_shape):
@@ -82,7 +89,14 @@ class SequenceCompressor(keras.layers.Layer):
             )
         self.built = True
 
-    def call(self, inputs, mask=None, memory=None, memory_mask=None, training=None):
+    def call(
+        self,
+        inputs: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        memory: tf.Tensor | None = None,
+        memory_mask: tf.Tensor | None = None,
+        training: bool | None = None,
+    ) -> tf.Tensor:
         x = inputs
         if mask is None:
             mask = ops.ones(ops.shape(x)[:2], dtype="bool")
@@ -90,8 +104,9 @@ class SequenceCompressor(keras.layers.Layer):
         if self.num_heads is not None:
             if memory is None:
                 raise ValueError(
-                    "This compressor attends to a memory: call it with `memory`, or "
-                    "make it without `num_heads`."
+                    f"This layer attends to a memory (num_heads={self.num_heads}), "
+                    f"but received none. Call it with `memory`, or create it without "
+                    f"`num_heads`."
                 )
             found = self.attention(
                 self.attention_norm(x), memory, padding_bias(memory_mask)
@@ -103,14 +118,16 @@ class SequenceCompressor(keras.layers.Layer):
             x = convolution(x, mask, training=training) * mask
             batch, length, width = ops.shape(x)
             x = norm(halve(ops.reshape(x, (batch, length // 2, 2 * width))))
-            # A pair is there when its first half is: padding comes last.
+            # A pair is padding if its first position is, because padding comes last.
             mask = mask[:, ::2]
         return x
 
-    def compute_mask(self, inputs, mask=None):
+    def compute_mask(
+        self, inputs: tf.Tensor, mask: tf.Tensor | None = None
+    ) -> tf.Tensor | None:
         return None if mask is None else mask[:, :: 2**self.num_compress_steps]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_compress_steps": self.num_compress_steps,

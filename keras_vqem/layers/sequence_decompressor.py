@@ -1,6 +1,9 @@
-"""SequenceDecompressor: a sequence made 2, 4, 8... times longer."""
+"""SequenceDecompressor: makes a sequence 2, 4, 8, ... times longer."""
+
+from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from keras_vqem.layers.convolution_block import ConvolutionBlock
@@ -8,22 +11,25 @@ from keras_vqem.layers.convolution_block import ConvolutionBlock
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class SequenceDecompressor(keras.layers.Layer):
-    """Doubles a sequence several times: residual convolutions, then one into two.
+    """Doubles the length of a sequence several times.
 
-    One into two is a dense layer to twice the width, read as two vectors: a transposed
-    convolution of width and stride 2. Padding changes nothing.
+    Each step applies residual convolutions, then turns each position into two. For
+    that, a dense layer of size `2 D` gives two vectors side by side, which is a
+    transposed convolution of kernel size and stride 2. Padding changes nothing: a
+    sequence gives the same vectors whatever length it is padded to.
 
     Args:
-        num_decompress_steps: How many times; n_c in the paper.
-        dropout: After the residual convolutions.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        num_decompress_steps: Number of times the length is doubled; `n_c` in the paper.
+        dropout: Dropout rate after the residual convolutions.
+        **kwargs: Other arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: [B, T, D].
-        mask: Booleans [B, T], False for padding.
+        inputs: Vectors `[B, T, D]`.
+        mask: Booleans `[B, T]`, False for padding.
+        training: Whether to apply dropout.
 
     Returns:
-        [B, T * 2 ** num_decompress_steps, D].
+        Vectors `[B, T * 2 ** num_decompress_steps, D]`.
 
     Example:
 
@@ -32,13 +38,13 @@ class SequenceDecompressor(keras.layers.Layer):
     TensorShape([2, 16, 8])
     """
 
-    def __init__(self, num_decompress_steps: int, dropout: float = 0.0, **kwargs):
+    def __init__(self, num_decompress_steps: int, dropout: float = 0.0, **kwargs: Any):
         super().__init__(**kwargs)
         self.num_decompress_steps = num_decompress_steps
         self.dropout = dropout
         self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         policy, width = self.dtype_policy, input_shape[-1]
         self.convolutions, self.doubles = [], []
         for i in range(self.num_decompress_steps):
@@ -52,7 +58,12 @@ class SequenceDecompressor(keras.layers.Layer):
             self.doubles.append(double)
         self.built = True
 
-    def call(self, inputs, mask=None, training=None):
+    def call(
+        self,
+        inputs: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        training: bool | None = None,
+    ) -> tf.Tensor:
         x = inputs
         if mask is None:
             mask = ops.ones(ops.shape(x)[:2], dtype="bool")
@@ -64,14 +75,16 @@ class SequenceDecompressor(keras.layers.Layer):
             mask = ops.repeat(mask, 2, axis=1)
         return x
 
-    def compute_mask(self, inputs, mask=None):
+    def compute_mask(
+        self, inputs: tf.Tensor, mask: tf.Tensor | None = None
+    ) -> tf.Tensor | None:
         return (
             None
             if mask is None
             else ops.repeat(mask, 2**self.num_decompress_steps, axis=1)
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_decompress_steps": self.num_decompress_steps,

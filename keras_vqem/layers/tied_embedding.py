@@ -1,24 +1,33 @@
-"""TiedEmbedding: one matrix for the tokens that come in and the logits that go out."""
+"""TiedEmbedding: one matrix for both the embeddings and the logits."""
+
+from typing import Any
 
 import keras
+import tensorflow as tf
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class TiedEmbedding(keras.layers.ReversibleEmbedding):
-    """Embeds ids, times the root of the width; its transpose gives logits.
+    """An embedding that also computes logits, with the transpose of the same matrix.
 
-    `keras.layers.ReversibleEmbedding` with the scale of the Transformer paper, which
-    that layer leaves to each of its callers.
+    It is `keras.layers.ReversibleEmbedding` with the scale of the Transformer paper:
+    embeddings are multiplied by `output_dim ** 0.5`, which that layer leaves to its
+    callers. Logits are not scaled.
 
     Args:
-        input_dim: Number of ids.
-        output_dim: Size of the vectors.
-        embeddings_initializer: A Keras initializer. By default normal, with a standard
-            deviation of `output_dim ** -0.5`.
-        **kwargs: Arguments of `keras.layers.ReversibleEmbedding`.
+        input_dim: Number of ids, the size of the vocabulary.
+        output_dim: Size of the embedding vectors.
+        embeddings_initializer: Keras initializer of the matrix. None stands for a
+            normal distribution with standard deviation `output_dim ** -0.5`.
+        **kwargs: Other arguments of `keras.layers.ReversibleEmbedding`.
 
     Call arguments:
-        inputs: Ids [B, T]; or with `reverse=True` vectors [..., output_dim].
+        inputs: Ids `[B, T]`, or vectors `[..., output_dim]` with `reverse=True`.
+        reverse: Whether to compute logits from vectors instead of embedding ids.
+
+    Returns:
+        Embeddings `[B, T, output_dim]`, or logits `[..., input_dim]` with
+        `reverse=True`.
 
     Example:
 
@@ -33,7 +42,7 @@ class TiedEmbedding(keras.layers.ReversibleEmbedding):
         input_dim: int,
         output_dim: int,
         embeddings_initializer: keras.initializers.Initializer | str | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         if embeddings_initializer is None:
             embeddings_initializer = keras.initializers.RandomNormal(
@@ -46,9 +55,10 @@ class TiedEmbedding(keras.layers.ReversibleEmbedding):
             **kwargs,
         )
         self.supports_masking = True
-        # Keras keeps the matrix in float32 inside a model of half precision.
+        # Without this, logits are float32 in a model of half precision, since Keras
+        # keeps the matrix in float32.
         self.reverse_dtype = self.reverse_dtype or self.compute_dtype
 
-    def call(self, inputs, reverse: bool = False):
+    def call(self, inputs: tf.Tensor, reverse: bool = False) -> tf.Tensor:
         outputs = super().call(inputs, reverse=reverse)
         return outputs if reverse else outputs * self.output_dim**0.5

@@ -1,6 +1,9 @@
-"""TransformerBlock: attention and a feed-forward layer, whole or step by step."""
+"""TransformerBlock: attention and a feed-forward network."""
+
+from typing import Any
 
 import keras
+import tensorflow as tf
 
 from keras_vqem.layers.cached_attention import CachedAttention
 from keras_vqem.layers.feed_forward import FeedForward
@@ -9,19 +12,39 @@ from keras_vqem.layers.replica_dropout import ReplicaDropout
 
 
 class TransformerBlock(keras.layers.Layer):
-    """Pre-norm self-attention, attention to a memory if asked for, feed-forward.
+    """Self-attention, optional cross-attention to a memory, and a feed-forward network.
 
-    With `block_length` the self-attention is a `LocalAttention` of that length.
+    Each part follows a layer normalisation (pre-norm), and its output goes through
+    dropout before it is added to its input.
+
+    Args:
+        num_heads: Number of attention heads.
+        intermediate_dim: Size of the hidden layer of the feed-forward network.
+        dropout: Dropout rate after each attention and after the feed-forward network.
+        cross: Whether the block attends to a memory.
+        block_length: Number of positions per block of local self-attention. None for
+            ordinary self-attention.
+        **kwargs: Other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        x: Vectors `[B, T, D]`.
+        bias: Bias of the scores of the self-attention, or None.
+        memory: Vectors to attend to, `[B, S, D]`; used only with `cross=True`.
+        memory_bias: Bias of the scores of the cross-attention, or None.
+        training: Whether to apply dropout.
+
+    Returns:
+        Vectors `[B, T, D]`.
     """
 
     def __init__(
         self,
-        num_heads,
-        intermediate_dim,
-        dropout,
-        cross=False,
-        block_length=None,
-        **kwargs,
+        num_heads: int,
+        intermediate_dim: int,
+        dropout: float,
+        cross: bool = False,
+        block_length: int | None = None,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -49,7 +72,7 @@ class TransformerBlock(keras.layers.Layer):
         )
         self.dropout = ReplicaDropout(dropout, dtype=policy)
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         for layer in (
             self.norm,
             self.attention,
@@ -62,7 +85,14 @@ class TransformerBlock(keras.layers.Layer):
                 layer.build(input_shape)
         self.built = True
 
-    def call(self, x, bias=None, memory=None, memory_bias=None, training=None):
+    def call(
+        self,
+        x: tf.Tensor,
+        bias: tf.Tensor | None = None,
+        memory: tf.Tensor | None = None,
+        memory_bias: tf.Tensor | None = None,
+        training: bool | None = None,
+    ) -> tf.Tensor:
         found = self.attention(self.norm(x), bias=bias)
         x = x + self.dropout(found, training=training)
         if self.cross is not None:
@@ -71,14 +101,25 @@ class TransformerBlock(keras.layers.Layer):
         found = self.feed_forward(self.last_norm(x))
         return x + self.dropout(found, training=training)
 
-    def step(self, x, cache, memory=None, memory_bias=None):
-        """One position: `x` [N, 1, D] after those in `cache` [N, t, 2 D].
+    def step(
+        self,
+        x: tf.Tensor,
+        cache: tf.Tensor,
+        memory: tuple[tf.Tensor, tf.Tensor] | None = None,
+        memory_bias: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Computes the output of the next position.
 
         Args:
-            memory: Keys and values of the memory, as `CachedAttention.split` gives.
+            x: Vectors `[N, 1, D]` of the position.
+            cache: Keys and values of the earlier positions, `[N, t, 2 D]`.
+            memory: Keys and values of the memory, from `CachedAttention.split`; used
+                only with `cross=True`.
+            memory_bias: Bias of the scores of the cross-attention, or None.
 
         Returns:
-            The outputs [N, 1, D], and the cache with this position added.
+            A tuple `(outputs, cache)`: vectors `[N, 1, D]`, and the cache with this
+            position added.
         """
         normed = self.norm(x)
         cache = self.attention.extend(cache, self.attention.keys_values(normed))

@@ -1,4 +1,6 @@
-"""TransformerDecoder: blocks that also attend to a memory, whole or step by step."""
+"""TransformerDecoder: a stack of blocks that also attend to a memory."""
+
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -11,30 +13,33 @@ from keras_vqem.layers.transformer_stack import TransformerStack
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class TransformerDecoder(TransformerStack):
-    """A stack of blocks with attention to themselves and to a memory.
+    """A stack of Transformer blocks with self-attention and attention to a memory.
 
-    Called on whole sequences it trains, or decodes all positions at once. To decode
-    position by position, take `memories(memory)` and `empty_caches(N)` once, then
-    call `step` for each position: the result is the same, without computing what came
-    before again.
+    Each block has self-attention, cross-attention to the memory and a feed-forward
+    network, each after a layer normalisation; another layer normalisation follows the
+    last block. To train, or to decode all positions in parallel, call the layer on
+    whole sequences. To decode position by position, call `memories(memory)` and
+    `empty_caches(N)` once, then `step` for each position: the results are the same,
+    and nothing is computed twice.
 
     Args:
-        num_layers: How many blocks.
-        num_heads: Of the attention.
-        intermediate_dim: Of the feed-forward layers.
-        dropout: After each attention and feed-forward layer.
-        causal: Whether positions see only themselves and those before.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        num_layers: Number of Transformer blocks.
+        num_heads: Number of attention heads in each attention.
+        intermediate_dim: Size of the hidden layer of the feed-forward networks.
+        dropout: Dropout rate after each attention and feed-forward network.
+        causal: Whether a position attends only to itself and to earlier positions.
+        **kwargs: Other arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: [B, T, D], positions added.
-        memory: [B, S, D].
-        mask: Booleans [B, T], False for padding; not needed in a causal decoder, where
-            padding comes last and nothing sees it.
-        memory_mask: Booleans [B, S].
+        inputs: Vectors `[B, T, D]` that include a position signal.
+        memory: Vectors to attend to, `[B, S, D]`.
+        mask: Booleans `[B, T]`, False for padding. A causal decoder does not use it:
+            padding comes last, where no other position attends to it.
+        memory_mask: Booleans `[B, S]`, False for padding of the memory.
+        training: Whether to apply dropout.
 
     Returns:
-        [B, T, D], normalised.
+        Normalised vectors `[B, T, D]`.
 
     Example:
 
@@ -56,7 +61,7 @@ class TransformerDecoder(TransformerStack):
         intermediate_dim: int,
         dropout: float = 0.0,
         causal: bool = True,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(
             num_layers,
@@ -68,7 +73,14 @@ class TransformerDecoder(TransformerStack):
         )
         self.causal = causal
 
-    def call(self, inputs, memory, mask=None, memory_mask=None, training=None):
+    def call(
+        self,
+        inputs: tf.Tensor,
+        memory: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        memory_mask: tf.Tensor | None = None,
+        training: bool | None = None,
+    ) -> tf.Tensor:
         x = inputs
         bias = causal_bias(ops.shape(x)[1]) if self.causal else padding_bias(mask)
         memory_bias = padding_bias(memory_mask)
@@ -76,8 +88,15 @@ class TransformerDecoder(TransformerStack):
             x = block(x, bias, memory, memory_bias, training=training)
         return self.norm(x)
 
-    def memories(self, memory: ArrayLike) -> list:
-        """The keys and values of the memory, for each block."""
+    def memories(self, memory: ArrayLike) -> list[tuple[tf.Tensor, tf.Tensor]]:
+        """Computes the keys and values of a memory for all blocks.
+
+        Args:
+            memory: Vectors to attend to, `[N, S, D]`.
+
+        Returns:
+            List of tuples `(keys, values)` with one tuple per block.
+        """
         return [
             block.cross.split(block.cross.keys_values(memory)) for block in self.blocks
         ]
@@ -86,19 +105,20 @@ class TransformerDecoder(TransformerStack):
         self,
         x: tf.Tensor,
         caches: list[tf.Tensor],
-        memories: list,
+        memories: list[tuple[tf.Tensor, tf.Tensor]],
         memory_mask: ArrayLike | None = None,
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """One position: `x` [N, 1, D] after those in `caches`.
+        """Computes the output of the next position.
 
         Args:
-            x: [N, 1, D], position added.
-            caches: From `empty_caches`, or the step before.
-            memories: From `memories`.
-            memory_mask: Booleans [N, S].
+            x: Vectors `[N, 1, D]` of the position, including the position signal.
+            caches: List of caches, from `empty_caches` or from the previous step.
+            memories: Keys and values of the memory, from `memories`.
+            memory_mask: Booleans `[N, S]`, False for padding of the memory.
 
         Returns:
-            The normalised outputs [N, 1, D], and the caches for the next step.
+            A tuple `(outputs, caches)`: normalised vectors `[N, 1, D]`, and the caches
+            for the next step.
         """
         bias, kept = padding_bias(memory_mask), []
         for block, cache, memory in zip(self.blocks, caches, memories, strict=True):
@@ -106,5 +126,5 @@ class TransformerDecoder(TransformerStack):
             kept.append(cache)
         return self.norm(x), kept
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "causal": self.causal}

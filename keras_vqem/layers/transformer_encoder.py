@@ -1,6 +1,9 @@
-"""TransformerEncoder: a stack of pre-norm self-attention blocks."""
+"""TransformerEncoder: a stack of blocks with self-attention."""
+
+from typing import Any
 
 import keras
+import tensorflow as tf
 
 from keras_vqem.layers.cached_attention import padding_bias
 from keras_vqem.layers.transformer_stack import TransformerStack
@@ -8,21 +11,25 @@ from keras_vqem.layers.transformer_stack import TransformerStack
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class TransformerEncoder(TransformerStack):
-    """Blocks of self-attention and a feed-forward layer, each behind a normalisation.
+    """A stack of Transformer blocks with self-attention.
+
+    Each block has self-attention and a feed-forward network, each after a layer
+    normalisation; another layer normalisation follows the last block.
 
     Args:
-        num_layers: How many blocks.
-        num_heads: Of the attention.
-        intermediate_dim: Of the feed-forward layers.
-        dropout: After each attention and feed-forward layer.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        num_layers: Number of Transformer blocks.
+        num_heads: Number of attention heads per block.
+        intermediate_dim: Size of the hidden layer of the feed-forward networks.
+        dropout: Dropout rate after each attention and feed-forward network.
+        **kwargs: Other arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: [B, T, D], positions added.
-        mask: Booleans [B, T], False for padding.
+        inputs: Vectors `[B, T, D]` that include a position signal.
+        mask: Booleans `[B, T]`, False for padding.
+        training: Whether to apply dropout.
 
     Returns:
-        [B, T, D], normalised.
+        Normalised vectors `[B, T, D]`.
 
     Example:
 
@@ -38,11 +45,16 @@ class TransformerEncoder(TransformerStack):
         num_heads: int,
         intermediate_dim: int,
         dropout: float = 0.0,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(num_layers, num_heads, intermediate_dim, dropout, **kwargs)
 
-    def call(self, inputs, mask=None, training=None):
+    def call(
+        self,
+        inputs: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        training: bool | None = None,
+    ) -> tf.Tensor:
         x, bias = inputs, padding_bias(mask)
         for block in self.blocks:
             x = block(x, bias, training=training)

@@ -1,4 +1,6 @@
-"""TransformerStack: what the stacks of Transformer blocks share."""
+"""TransformerStack: base class of the stacks of Transformer blocks."""
+
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -8,10 +10,17 @@ from keras_vqem.layers.transformer_block import TransformerBlock
 
 
 class TransformerStack(keras.layers.Layer):
-    """Blocks and a last normalisation; subclasses say what the blocks attend to.
+    """Transformer blocks and a final layer normalisation.
+
+    Subclasses define `call`, and with it what the blocks attend to.
 
     Args:
-        block: Arguments of `TransformerBlock` in which stacks differ.
+        num_layers: Number of Transformer blocks.
+        num_heads: Number of attention heads in each attention.
+        intermediate_dim: Size of the hidden layer of the feed-forward networks.
+        dropout: Dropout rate after each attention and feed-forward network.
+        block: Dict of further arguments of `TransformerBlock`.
+        **kwargs: Other arguments of `keras.layers.Layer`.
     """
 
     def __init__(
@@ -21,7 +30,7 @@ class TransformerStack(keras.layers.Layer):
         intermediate_dim: int,
         dropout: float,
         block: dict | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.num_layers = num_layers
@@ -44,20 +53,27 @@ class TransformerStack(keras.layers.Layer):
             epsilon=1e-6, name="norm", dtype=self.dtype_policy
         )
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         for layer in [*self.blocks, self.norm]:
             layer.build(input_shape)
         self._width = input_shape[-1]
         self.built = True
 
     def empty_caches(self, rows: int | tf.Tensor) -> list[tf.Tensor]:
-        """A cache [rows, 0, 2 D] for each block."""
+        """Returns the caches to start decoding with.
+
+        Args:
+            rows: Number of sequences, an integer or a scalar tensor.
+
+        Returns:
+            List of empty caches `[rows, 0, 2 D]` with one cache per block.
+        """
         return [
             ops.zeros((rows, 0, 2 * self._width), dtype=self.compute_dtype)
             for _ in self.blocks
         ]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_layers": self.num_layers,

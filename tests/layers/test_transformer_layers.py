@@ -35,7 +35,7 @@ def test_attention_against_numpy(rng):
 
 @pytest.mark.parametrize("num_heads", [3, 0, -2])
 def test_heads_must_divide_the_width(num_heads):
-    with pytest.raises(ValueError, match=f"width 10 and {num_heads} heads"):
+    with pytest.raises(ValueError, match=f"size 10 and num_heads={num_heads}"):
         layers.CachedAttention(num_heads=num_heads).build((None, None, 10))
 
 

@@ -75,9 +75,8 @@ def test_the_card_tells_what_was_measured_with_the_preset(
     command.main(["zoo"])
     listed = capsys.readouterr().out
     assert "tiny_en_de  (LatentNMT, " in listed
-    assert f"numbers; made-up sentences\n    test BLEU, greedy {entry['bleu']:.2f}" in (
-        listed
-    )
+    assert "data:     made-up sentences\n" in listed
+    assert f"measured: test BLEU, greedy {entry['bleu']:.2f}\n" in listed
     # Figures of another model do not get onto the card.
     recipe("evaluate_translation").main([*evaluate, "--model", str(tiny.teacher)])
     with pytest.raises(SystemExit):
@@ -98,8 +97,8 @@ def test_the_command_translates_and_exports_a_preset(shipped, tmp_path, capfdbin
     assert (version / "assets.extra" / "tf_serving_warmup_requests").is_file()
     assert [path.name for path in version.parent.iterdir()] == ["1"]
     with pytest.raises(SystemExit):
-        command.main(["export", "tiny_en_de", str(tmp_path / "served")])
-    assert b"new --version" in capfdbinary.readouterr().err
+        command.main(["export", "tiny_en_de", str(version.parent), "--version", "1"])
+    assert b"--version" in capfdbinary.readouterr().err
 
 
 def test_an_export_that_fails_leaves_nothing(shipped, tmp_path, monkeypatch, capsys):

@@ -154,7 +154,7 @@ def test_decoding_benchmark_times_exported_graphs(recipe, tmp_path, capsys):
 @pytest.mark.slow
 def test_decoding_benchmark_writes_the_lengths_it_says(recipe, tmp_path):
     benchmark = recipe("benchmark_decoding")
-    arguments = benchmark.argparse.Namespace(
+    arguments = SimpleNamespace(
         hidden_dim=16,
         intermediate_dim=16,
         num_heads=2,

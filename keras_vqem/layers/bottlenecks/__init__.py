@@ -1,1 +1,1 @@
-"""Vectors in, discrete codes out: the heart of the package."""
+"""Bottlenecks: layers that turn vectors into discrete codes."""

@@ -1,6 +1,7 @@
-"""What all bottlenecks share: checks at the door, rows, masks, losses, metrics."""
+"""Base classes of the bottlenecks: checks of inputs, masks, losses and metrics."""
 
 import re
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,19 +13,24 @@ from keras_vqem import replicas
 from keras_vqem.checks import concrete, whole_number
 from keras_vqem.layers.bottlenecks import code_metrics, groupings, segments
 
-# Of a vector's squared norm; twice its root still squares within float32.
+# Largest squared norm of a vector. The squared distance of two such vectors is at most
+# four times as large, which is still within float32.
 LARGEST_SQUARE = 1e37
 
 
 class Bottleneck(keras.layers.Layer):
-    """Base of the layers that turn `[..., D]` vectors into what a decoder may see.
+    """Base class of the layers that limit what a decoder learns about vectors.
 
-    Inside, vectors are `[N, D]` float32 rows whatever the policy and rank, with a
-    weight for each: 0 for masked and for non-finite rows (which are zeroed, so that
-    they reach neither codebook nor loss nor metric), else 1.
+    Inside the layer, inputs `[..., D]` of any dtype and rank are float32 rows `[N, D]`.
+    Each row has a weight: 0 for masked and non-finite rows, otherwise 1. Non-finite
+    rows are set to 0 as well. Rows of weight 0 change neither codebook, nor loss, nor
+    metrics.
+
+    Args:
+        **kwargs: Arguments of `keras.layers.Layer`.
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
         self.supports_masking = True
         self._losses = replicas.LossesByThread()
@@ -35,26 +41,29 @@ class Bottleneck(keras.layers.Layer):
     def _check_input_shape(self, shape):
         if len(shape) < 2 or shape[-1] is None:
             raise ValueError(
-                f"{type(self).__name__} takes vectors in the last axis, [..., D] with "
-                f"D known and at least one axis before it; received shape "
-                f"{tuple(shape)}. For a single vector add an axis: x[None]."
+                f"{type(self).__name__} needs vectors along the last axis: inputs "
+                f"[..., D] with a known D and at least one axis before it. Received "
+                f"shape {tuple(shape)}. For a single vector, add an axis: x[None]."
             )
         if self.built and shape[-1] != self._dim:
             raise ValueError(
                 f"{type(self).__name__} {self.name!r} was built for vectors of size "
-                f"{self._dim}, received shape {tuple(shape)}. Use the size it was "
-                f"built for, or make another layer."
+                f"{self._dim}, received shape {tuple(shape)}. Pass vectors of size "
+                f"{self._dim}, or create another layer."
             )
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         self._check_input_shape(input_shape)
         self._dim = input_shape[-1]
 
     def _rows(self, inputs, mask=None):
-        """[N, D] float32 rows, their [N] weights, and how many are bad."""
+        """Returns rows [N, D], their weights [N], and the number of non-finite rows.
+
+        Masked rows do not count as non-finite.
+        """
         self._check_input_shape(inputs.shape)
         rows = ops.reshape(ops.cast(inputs, "float32"), (-1, self._dim))
-        # False for NaN and infinity, and for what would overflow in distances.
+        # False for NaN, for infinity, and for rows whose distances would overflow.
         finite = ops.sum(ops.square(rows), axis=-1) < LARGEST_SQUARE
         keep = ops.ones_like(finite)
         if mask is not None:
@@ -65,9 +74,9 @@ class Bottleneck(keras.layers.Layer):
                 for pair in zip(mask.shape, lead, strict=True)
             ):
                 raise ValueError(
-                    f"`mask` must have one value a vector: shape {lead} for inputs of "
-                    f"shape {tuple(inputs.shape)}, received {tuple(mask.shape)}. To "
-                    f"mask whole examples repeat their value for each vector."
+                    f"`mask` must have one value per vector: shape {lead} for inputs "
+                    f"of shape {tuple(inputs.shape)}, received {tuple(mask.shape)}. To "
+                    f"mask whole examples, repeat the value for each of their vectors."
                 )
             keep = ops.reshape(ops.cast(mask, "bool"), (-1,))
         return (
@@ -77,7 +86,7 @@ class Bottleneck(keras.layers.Layer):
         )
 
     def _prepare(self, inputs, method="encode"):
-        """`inputs` of a method as a tensor, the layer built for them."""
+        """Returns the inputs of a method as a tensor, and builds the layer for them."""
         concrete(method, inputs)
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         if not self.built:
@@ -85,50 +94,72 @@ class Bottleneck(keras.layers.Layer):
         return inputs
 
     def _like(self, rows, inputs, *tail):
-        """[N, ...] rows to the leading shape of `inputs` and the trailing `tail`."""
+        """Reshapes rows [N, ...] to the leading shape of `inputs` and then `tail`."""
         return ops.reshape(rows, (*ops.shape(inputs)[:-1], *tail))
 
     def _mean_over_rows(self, values, keep):
-        """The mean of [N] values over kept rows of the whole batch, all replicas'.
+        """Returns the mean of values [N] over the kept rows of all replicas.
 
-        Keras averages `add_loss` terms over replicas, hence the factor: the result is
-        exact even where replicas hold different numbers of unmasked rows.
+        The factor `num_replicas` makes up for Keras, which averages the terms of
+        `add_loss` over replicas. The result is exact even if replicas hold different
+        numbers of unmasked rows.
         """
         count = replicas.sum_over_replicas(ops.sum(keep))
         scale = replicas.num_replicas() / ops.maximum(count, 1.0)
         return ops.sum(values * keep) * scale
 
-    def compute_mask(self, inputs, mask=None):
+    def compute_mask(
+        self, inputs: tf.Tensor, mask: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor] | None:
         if mask is None:
             return None
         return {key: mask for key in self._output_keys}
 
 
-def metric_name(layer, metric):
-    """The name under which a layer reports a metric."""
-    # Layers that the user named report under that name, so that two in one model do
-    # not hide each other; `vqem_bottleneck_3` is a name that Keras gave.
+def metric_name(layer: keras.layers.Layer, metric: str) -> str:
+    """Returns the name under which a layer reports a metric.
+
+    If the user named the layer, its name comes first, so that the metrics of two layers
+    of a model do not hide each other.
+
+    Args:
+        layer: Layer that reports the metric.
+        metric: Name of the metric, for example `"perplexity"`.
+
+    Returns:
+        `metric`, or the name of the layer and `metric` with an underscore between.
+    """
+    # Names such as `vqem_bottleneck_3` come from Keras, not from the user.
     words = re.sub(r"(?<=[a-zA-Z])(?=[A-Z][a-z])", "_", type(layer).__name__)
     default = re.fullmatch(rf"{words.lower()}(_\d+)?", layer.name)
     return metric if default else f"{layer.name}_{metric}"
 
 
-def kept_only(samples, keep):
-    """[..., m] codes with -1, which counts for nothing, where `keep` [...] is 0."""
+def kept_only(samples: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
+    """Replaces the codes of masked vectors by -1, which stands for no code.
+
+    Args:
+        samples: Codes `[..., m]`.
+        keep: Weights `[...]`, 0 for masked vectors.
+
+    Returns:
+        Codes `[..., m]`.
+    """
     return ops.where(keep[..., None] > 0, samples, -1)
 
 
 class DiscreteBottleneck(Bottleneck):
-    """Base of the bottlenecks with codes.
+    """Base class of the bottlenecks with codes.
 
-    It stands for what a model may ask of any of them: `num_codes`, `groups`, the output
-    `quantized`, `codes` and `samples`, `encode` from vectors to codes, and `decode`
-    back. `isinstance(layer, DiscreteBottleneck)` tells whether a layer has codes.
+    All of them have the attributes `num_codes` and `groups`, the methods `encode` (from
+    vectors to codes) and `decode` (from codes to vectors), and an output with the keys
+    `quantized`, `codes` and `samples`; see `VQEMBottleneck`. To test whether a layer
+    has codes, use `isinstance(layer, DiscreteBottleneck)`.
 
     Args:
-        num_codes: K, the number of codes; at least 2.
-        groups: How many codes a vector gets; see `VQEMBottleneck`.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        num_codes: Number of codes, `K`. At least 2.
+        groups: Number of codes per vector, or a grouping; see `VQEMBottleneck`.
+        **kwargs: Other arguments of `keras.layers.Layer`.
 
     Example:
 
@@ -140,14 +171,14 @@ class DiscreteBottleneck(Bottleneck):
     """
 
     _output_keys = ("quantized", "codes", "samples")
-    # Vectors [C, K, d] of the codes once built; None where codes have no such table.
+    # Vectors [C, K, d] of the codes, once built. None if codes have no such table.
     codebook = None
 
     def __init__(
         self,
         num_codes: int,
         groups: "int | groupings.Whole | None" = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.num_codes = whole_number("num_codes", num_codes, 2)
@@ -162,10 +193,10 @@ class DiscreteBottleneck(Bottleneck):
 
     @property
     def codebook_weights(self) -> list[keras.Variable]:
-        """Weights that are not to be averaged over time, such as over checkpoints.
+        """Weights that must not be averaged over time, for example over checkpoints.
 
-        Between two points of training a code may have moved to another place, and the
-        mean of both places is neither.
+        Between two checkpoints a code may have moved to another cluster of vectors. The
+        mean of its two positions belongs to neither cluster.
         """
         return []
 
@@ -175,17 +206,18 @@ class DiscreteBottleneck(Bottleneck):
         self.nonfinite.update_state(nonfinite)
 
     def assignments(self, samples: ArrayLike) -> tf.Tensor:
-        """Dense soft labels: rows over the codebook that sum to one.
+        """Turns sampled codes into dense soft labels: probabilities of all codes.
 
-        For a small codebook. With a large one train the latent predictor on `samples`
-        themselves: the cross entropy with these labels is the mean over the samples
-        of `-log p(sample)`, which needs no row of size `num_codes` but its own logits.
+        This is meant for small codebooks. With a large codebook, train the latent
+        predictor on `samples` themselves: the cross entropy with these soft labels is
+        the mean of `-log p(sample)` over the samples, which needs no row of size
+        `num_codes` other than the logits.
 
         Args:
-            samples: Integers [..., m], as in the output of the layer.
+            samples: Integers `[..., m]`, as in the output of the layer.
 
         Returns:
-            float32 [..., num_codes].
+            Float32 `[..., num_codes]`; each row sums to one.
         """
         concrete("assignments", samples)
         samples = self._in_range(samples)
@@ -199,52 +231,53 @@ class DiscreteBottleneck(Bottleneck):
         return ops.reshape(rows, shape) / samples.shape[-1]
 
     def _codes_like(self, codes, inputs, *tail):
-        """[C, M, ...] codes to the leading shape of `inputs`, groups, and `tail`."""
+        """Reshapes codes [C, M, ...] to the leading shape of `inputs`, G and `tail`."""
         codes = self.groups.merge_codes(codes)
         return self._like(codes, inputs, *self.groups.code_shape, *tail)
 
     def _count(self, samples):
-        """[C, K]: how many of this replica's pieces each code got."""
+        """Returns the number of pieces of this replica per code, [C, K]."""
         return segments.per_codebook(
             lambda codes: segments.count_by_code(codes, self.num_codes), samples
         )
 
     def _decoded(self, rows, codes):
-        """[N, D] rows to the leading shape of `codes`, in the compute dtype."""
+        """Reshapes rows [N, D] to the leading shape of `codes`; casts them."""
         lead = ops.shape(codes)
         lead = lead[: len(lead) - len(self.groups.code_shape)]
         return ops.cast(ops.reshape(rows, (*lead, self._dim)), self.compute_dtype)
 
     def _check_codes(self, codes):
-        """Codes in range, flattened to [N] or [N, G] int32."""
+        """Returns codes as int32 [N] or [N, G], or raises if they are out of range."""
         if not self.built:
             raise ValueError(
-                f"{type(self).__name__} {self.name!r} has no codebook yet. Call it on "
-                f"data, build it with build(input_shape), or load its weights first."
+                f"{type(self).__name__} {self.name!r} has no codebook yet. First call "
+                f"it on data, build it with build(input_shape), or load its weights."
             )
         concrete("decode", codes)
         codes = self._in_range(codes)
         tail = self.groups.code_shape
         if tail and tuple(codes.shape[-1:]) != tail:
             raise ValueError(
-                f"This layer has {tail[0]} codes per position: codes must have shape "
-                f"[..., {tail[0]}], received {tuple(codes.shape)}."
+                f"This layer has {tail[0]} codes per vector: `codes` must have shape "
+                f"[..., {tail[0]}], received {tuple(codes.shape)}. Pass what `encode` "
+                f"returns."
             )
         return ops.reshape(codes, (-1, *tail))
 
     def _in_range(self, codes):
-        """Integers of any kind as int32 codes, all between 0 and num_codes - 1."""
+        """Returns integers of any dtype as int32 codes, or raises if out of range."""
         codes = ops.convert_to_tensor(codes)
         if not keras.backend.is_int_dtype(codes.dtype):
             raise ValueError(
-                f"Codes are integers, received {codes.dtype}. Pass what `encode` "
-                f"returns, or cast with ops.cast(codes, 'int32')."
+                f"Codes must be integers, received {codes.dtype}. Pass what `encode` "
+                f"returns, or cast them with keras.ops.cast(codes, 'int32')."
             )
-        # Compared in int64: num_codes itself may not fit into uint8.
+        # Compared in int64, because num_codes may not fit into uint8.
         codes = ops.cast(codes, "int64")
         message = (
             f"Codes must lie between 0 and {self.num_codes - 1} (`num_codes` is "
-            f"{self.num_codes}). Check that they come from a layer of the same size."
+            f"{self.num_codes}). Check that they come from a layer with as many codes."
         )
         if tf.executing_eagerly():
             values = np.asarray(codes)

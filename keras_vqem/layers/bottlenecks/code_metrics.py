@@ -1,20 +1,25 @@
-"""How a codebook is used: perplexity of counts, and metrics over an epoch."""
+"""Use of a codebook: perplexity of counts, and metrics over an epoch."""
+
+from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 
-def perplexity(counts):
-    """Perplexity of codes: the exponential of the entropy of their shares.
+def perplexity(counts: ArrayLike) -> tf.Tensor:
+    """Computes the perplexity of codes: the exponential of the entropy of their use.
 
-    As many codes, used equally often, would be as hard to guess.
+    Codes of perplexity `p` are as hard to predict as `p` codes that are used equally
+    often.
 
     Args:
-        counts: Array `[..., num_codes]` of how often each code occurs, or of shares.
+        counts: Number of times each code occurs, or fractions, `[..., num_codes]`.
 
     Returns:
-        Tensor `[...]`, between 1 (one code only) and `num_codes` (all used equally);
-        0 where all counts are 0.
+        Tensor `[...]` with values between 1 (a single code) and `num_codes` (all codes
+        equally often), or 0 if all counts are 0.
 
     Example:
 
@@ -30,9 +35,18 @@ def perplexity(counts):
 
 
 class _CodeCounts(keras.metrics.Metric):
-    """Sums counts of codes. Replicas add their own; reading sums over them."""
+    """Sum of the counts of codes.
 
-    def __init__(self, num_codes, num_codebooks=1, name=None, **kwargs):
+    Each replica adds its own counts; reading the variable sums them over replicas.
+    """
+
+    def __init__(
+        self,
+        num_codes: int,
+        num_codebooks: int = 1,
+        name: str | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(name=name, **kwargs)
         self.num_codes = num_codes
         self.num_codebooks = num_codebooks
@@ -40,10 +54,10 @@ class _CodeCounts(keras.metrics.Metric):
             shape=(num_codebooks, num_codes), initializer="zeros", name="counts"
         )
 
-    def update_state(self, counts):
+    def update_state(self, counts: ArrayLike) -> None:
         self.counts.assign(self.counts + ops.cast(counts, self.dtype))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_codes": self.num_codes,
@@ -53,19 +67,32 @@ class _CodeCounts(keras.metrics.Metric):
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class CodePerplexity(_CodeCounts):
-    """Perplexity of the codes used since the last reset, the mean over codebooks.
+    """Perplexity of the codes used since the last reset, averaged over codebooks.
 
-    It is that of the summed counts: the perplexity of a single batch is capped by the
-    batch's size and says little.
+    It is computed from the sum of all counts. The perplexity of a single batch would
+    say little, because the number of vectors in the batch limits it.
+
+    Args:
+        num_codes: Number of codes per codebook.
+        num_codebooks: Number of codebooks.
+        name: Name of the metric.
+        **kwargs: Other arguments of `keras.metrics.Metric`.
     """
 
-    def result(self):
+    def result(self) -> tf.Tensor:
         return ops.mean(perplexity(self.counts))
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class CodeUsage(_CodeCounts):
-    """Fraction of the codes that were used at all since the last reset."""
+    """Fraction of the codes that were used at least once since the last reset.
 
-    def result(self):
+    Args:
+        num_codes: Number of codes per codebook.
+        num_codebooks: Number of codebooks.
+        name: Name of the metric.
+        **kwargs: Other arguments of `keras.metrics.Metric`.
+    """
+
+    def result(self) -> tf.Tensor:
         return ops.mean(ops.cast(self.counts > 0, "float32"))

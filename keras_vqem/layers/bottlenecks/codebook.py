@@ -1,48 +1,64 @@
-"""The EMA codebook: its state, the M step, seeding from data, exact over replicas."""
+"""EMACodebook: codebooks learned by moving averages, exact over replicas."""
+
+from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from keras_vqem import replicas
 from keras_vqem.layers.bottlenecks import segments
 
-# Counts of codes that have a place never fall to 0, which marks those without one.
+# Lower bound of the counts of codes with a vector: 0 marks codes without one.
 SMALLEST_COUNT = 1e-30
 
 
 class EMACodebook(keras.layers.Layer):
-    """`num_codebooks` codebooks of `num_codes` vectors, learned by moving averages.
+    """Codebooks of vectors that are learned by moving averages.
 
-    The M step of EM over a stream of batches keeps moving averages of how many
-    vectors each code got, `c`, and of their sum, `s`:
+    The M step of EM over a stream of batches keeps two moving averages per code: the
+    number of vectors assigned to it, `c`, and their sum, `s`.
 
-        c <- decay c + (1 - decay) n        n: this batch's count
-        s <- decay s + (1 - decay) x        x: the sum of this batch's vectors
+        c <- decay c + (1 - decay) n        n: the count of this batch
+        s <- decay s + (1 - decay) x        x: the sum of the vectors of this batch
         e <- s / c
 
-    Stored are `counts` = c and `vectors` = e; s is their product, so codebook and
-    averages cannot disagree, at step 0 or after a revival. A code that got nothing
-    keeps its place to the bit.
+    The layer stores `counts` = c and `vectors` = e. Because s is their product,
+    codebook and averages cannot disagree, neither at step 0 nor after a dead code was
+    replaced. A code without vectors in a batch keeps its vector to the bit.
 
-    A count of 0 marks a code that has no place yet: it waits for data. `seed` gives
-    it one, a vector of the current batch, spread evenly over the batch; with too few
-    vectors the rest wait for the next batch. Revival is the same act for codes whose
-    count fell below a share of the average count. The newcomer starts with the
-    average count: none at the very first step, so that early batches weigh equally.
+    A count of 0 marks a code that has no vector yet and waits for data. `seed` gives it
+    a vector of the current batch; the vectors chosen are spread evenly over the batch.
+    If a batch has too few vectors, the remaining codes wait for the next batch. Dead
+    codes, those whose count fell below a fraction of the average count, get a new
+    vector in the same way. A new code starts with the average count. At the very first
+    step that is almost 0, so that the first batches have equal weight.
 
-    On several replicas batch statistics are summed before they are used, so every
-    replica holds the codebook that one replica with the whole batch would hold.
+    With several replicas, batch statistics are summed before they are used. Every
+    replica then holds the codebook that a single replica would get from the whole
+    batch.
+
+    Args:
+        num_codes: Number of codes per codebook, `K`.
+        num_codebooks: Number of codebooks, `C`.
+        decay: Decay of the moving averages.
+        initializer: `"data"` to start from vectors of the first batches, or a Keras
+            initializer.
+        dead_code_threshold: Fraction of the average count below which a code is dead.
+            0 never replaces a code.
+        seed: Integer seed of the choice of new vectors, or None.
+        **kwargs: Other arguments of `keras.layers.Layer`.
     """
 
     def __init__(
         self,
-        num_codes,
-        num_codebooks,
-        decay,
-        initializer,
-        dead_code_threshold,
-        seed,
-        **kwargs,
+        num_codes: int,
+        num_codebooks: int,
+        decay: float,
+        initializer: keras.initializers.Initializer | str,
+        dead_code_threshold: float,
+        seed: int | None,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.num_codes = num_codes
@@ -50,10 +66,10 @@ class EMACodebook(keras.layers.Layer):
         self.decay = decay
         self.initializer = initializer
         self.dead_code_threshold = dead_code_threshold
-        # The same draw on every replica, so not a ReplicaSeedGenerator.
+        # Not a ReplicaSeedGenerator, because all replicas must draw the same number.
         self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def build(self, dim):
+    def build(self, dim: int) -> None:
         def add_state(name, shape, initializer):
             return self.add_weight(
                 name=name,
@@ -73,23 +89,29 @@ class EMACodebook(keras.layers.Layer):
         self.counts = add_state("counts", shape, "zeros" if waiting else "ones")
         self.built = True
 
-    def read(self):
-        """The codebooks [C, K, d] and their counts [C, K]."""
+    def read(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the codebooks `[C, K, d]` and their counts `[C, K]`."""
         return ops.convert_to_tensor(self.vectors), ops.convert_to_tensor(self.counts)
 
-    def seed(self, pieces, keep):
-        """As `read`, with a place for codes that need one; `update` takes it back.
+    def seed(self, pieces: tf.Tensor, keep: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Gives new vectors to codes that have none and to dead codes.
+
+        The result is not stored: pass it to `update`.
 
         Args:
-            pieces: [C, M, d].
-            keep: [C, M], 1 for pieces that may be used, else 0; alike in every row.
+            pieces: Pieces of vectors, `[C, M, d]`.
+            keep: Floats `[C, M]`, 1 for pieces that may be used and 0 for others. All
+                rows must be equal.
+
+        Returns:
+            The codebooks `[C, K, d]` and their counts `[C, K]`.
         """
         vectors, counts = self.read()
         if self.initializer != "data" and not self.dead_code_threshold:
             return vectors, counts
         average = ops.mean(counts, axis=-1, keepdims=True)
         needy = counts <= self.dead_code_threshold * average
-        # Short of 1, where float32 would round the last place up beyond the end.
+        # Below 1, where float32 would round the last position up beyond the end.
         offset = keras.random.uniform(
             (), maxval=0.99, dtype="float32", seed=self.seed_generator
         )
@@ -102,16 +124,17 @@ class EMACodebook(keras.layers.Layer):
                 ops.where(given, newborn, counts),
             )
 
-        # Most steps have nobody to place. On several replicas they do the work all the
-        # same: a collective may not sit in a cond.
+        # Most steps have no code to place. Several replicas still do the work, because
+        # a collective must not be inside a cond.
         if replicas.num_replicas() > 1:
             return place()
         return ops.cond(ops.any(needy), place, lambda: (vectors, counts))
 
     def _find_places(self, pieces, keep, needy, offset):
-        """Pieces [C, K, d] for needy codes, and which codes got one [C, K]."""
-        # Number the usable pieces through all replicas, and give the r-th needy code
-        # the piece at r / (number of needy codes) of the way, at a random offset.
+        """Returns pieces [C, K, d] for needy codes, and which codes got one, [C, K]."""
+        # Number the usable pieces of all replicas consecutively. The r-th needy code
+        # gets the piece at the fraction r / (number of needy codes), plus a random
+        # offset.
         per_replica = replicas.gather_scalars(ops.sum(keep[0]))
         total = ops.sum(per_replica)
         needs = ops.cast(needy, "float32")
@@ -120,28 +143,36 @@ class EMACodebook(keras.layers.Layer):
         place = ops.floor((rank + offset) * ops.maximum(total / number, 1.0))
         given = needy & (place < total)
 
-        # Of the pieces given, this replica contributes those that it holds.
+        # This replica contributes the chosen pieces that it holds.
         me = replicas.replica_id()
         local = place - (ops.cumsum(per_replica) - per_replica)[me]
         here = given & (local >= 0) & (local < per_replica[me])
         row = ops.searchsorted(ops.cumsum(keep[0]), ops.reshape(local + 1.0, (-1,)))
         row = ops.reshape(ops.cast(row, "int32"), ops.shape(local))
         row = ops.clip(row, 0, ops.shape(pieces)[1])
-        # A replica may have no pieces at all; the row of zeros is there to be taken.
+        # A replica may have no pieces at all: a row of zeros keeps `take` in range.
         pieces = ops.pad(pieces, [[0, 0], [0, 1], [0, 0]])
         found = segments.per_codebook(lambda p, r: ops.take(p, r, axis=0), pieces, row)
         if replicas.num_replicas() > 1:
             found = replicas.sum_over_replicas(ops.where(here[..., None], found, 0.0))
         return found, given
 
-    def update(self, vectors, counts, pieces, samples, batch_counts):
-        """The M step.
+    def update(
+        self,
+        vectors: tf.Tensor,
+        counts: tf.Tensor,
+        pieces: tf.Tensor,
+        samples: tf.Tensor,
+        batch_counts: tf.Tensor,
+    ) -> None:
+        """Runs the M step and stores the result.
 
         Args:
-            vectors, counts: what `seed` returned.
-            pieces: [C, M, d].
-            samples: [C, M, m] codes, -1 where a piece may not be used.
-            batch_counts: [C, K], how many of this replica's pieces each code got.
+            vectors: Codebooks `[C, K, d]` from `seed`.
+            counts: Counts `[C, K]` from `seed`.
+            pieces: Pieces of vectors, `[C, M, d]`.
+            samples: Codes `[C, M, m]`, -1 for pieces that may not be used.
+            batch_counts: Number of pieces of this replica per code, `[C, K]`.
         """
         sums = segments.per_codebook(
             lambda p, s: segments.sum_by_code(p, s, self.num_codes), pieces, samples

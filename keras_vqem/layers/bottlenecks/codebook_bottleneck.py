@@ -1,4 +1,6 @@
-"""What the nearest-neighbour bottlenecks share: quantise, commit, encode, decode."""
+"""CodebookBottleneck: base class of the nearest-neighbour bottlenecks."""
+
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -12,13 +14,19 @@ from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 
 
 class CodebookBottleneck(DiscreteBottleneck):
-    """Vectors become the codebook entry nearest to them, or the mean of a few.
+    """Replaces vectors by the nearest vector of a codebook, or by the mean of several.
 
-    A subclass creates its `codebook` [C, K, d] in `build` and says by `_begin_step`,
-    `_loss` and `_end_step` how it learns.
+    A subclass creates its `codebook` `[C, K, d]` in `build`. With `_begin_step`,
+    `_loss` and `_end_step` it defines how the codebook learns.
+
+    Args:
+        num_codes: Number of codes, `K`. At least 2.
+        commitment_weight: Weight of the commitment loss.
+        groups: Number of codes per vector, or a grouping; see `VQEMBottleneck`.
+        **kwargs: Other arguments of `keras.layers.Layer`.
     """
 
-    # Subclasses whose E step draws from the posterior set these.
+    # Set by subclasses whose E step draws from the posterior.
     num_samples = None
     temperature = Scheduled(1.0, "temperature", above=0.0)
 
@@ -27,7 +35,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         num_codes: int,
         commitment_weight: float = 0.25,
         groups: int | groupings.Whole | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(num_codes, groups=groups, **kwargs)
         if commitment_weight < 0:
@@ -38,9 +46,9 @@ class CodebookBottleneck(DiscreteBottleneck):
         self.commitment_weight = commitment_weight
 
     def _begin_step(self, pieces, keep, learning):
-        """The codebooks [C, K, d] to quantise with, and their counts [C, K].
+        """Returns the codebooks [C, K, d] of this step, and their counts [C, K].
 
-        A count of 0 marks a code that is not to be chosen.
+        Codes with a count of 0 are never chosen.
         """
         return self._read_codebook()
 
@@ -50,9 +58,14 @@ class CodebookBottleneck(DiscreteBottleneck):
         )
 
     def _end_step(self, vectors, counts, pieces, samples, batch_counts):
-        """Learns from [C, M, d] pieces and their codes [C, M, m], -1 where masked."""
+        """Learns from pieces [C, M, d] and their codes [C, M, m], -1 where masked."""
 
-    def call(self, inputs, mask=None, training=None):
+    def call(
+        self,
+        inputs: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        training: bool | None = None,
+    ) -> dict[str, tf.Tensor]:
         rows, keep, nonfinite = self._rows(inputs, mask)
         pieces, keep = self.groups.split(rows), self.groups.split_rows(keep)
         still = ops.stop_gradient(pieces)
@@ -64,7 +77,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         )
         quantized = self._look_up(vectors, samples)
         self.add_loss(self._loss(pieces, quantized, keep))
-        # With `training` None, as in an exported graph, nothing is written.
+        # If `training` is None, as in an exported graph, no state changes.
         if training is not None:
             kept = kept_only(samples, keep)
             batch_counts = self._count(kept)
@@ -72,7 +85,8 @@ class CodebookBottleneck(DiscreteBottleneck):
         if learning:
             self._end_step(vectors, counts, still, kept, batch_counts)
 
-        # The gradient of the identity, and `quantized` to the bit: the bracket is 0.
+        # The difference in brackets is exactly 0, and has the gradient of the identity:
+        # the value stays that of `quantized` to the bit.
         quantized = ops.stop_gradient(self.groups.merge(quantized))
         quantized = quantized + (rows - ops.stop_gradient(rows))
         quantized = ops.cast(quantized, self.compute_dtype)
@@ -87,13 +101,14 @@ class CodebookBottleneck(DiscreteBottleneck):
         return self.num_samples or 1
 
     def _full(self, samples):
-        # Outside training there is one code a piece; the shape stays that of training.
+        # Outside training, a piece has a single code. Repeated, it has the same shape
+        # as in training.
         if samples.shape[-1] == self._draws:
             return samples
         return ops.repeat(samples, self._draws, axis=-1)
 
     def _assign(self, pieces, vectors, counts, num_samples):
-        """The nearest codes [C, M], and the codes to average, [C, M, m or 1]."""
+        """Returns the nearest codes [C, M], and codes to average, [C, M, m or 1]."""
         noise = ()
         if num_samples is not None:
             shape = (*ops.shape(pieces)[:2], num_samples, 2)
@@ -111,23 +126,23 @@ class CodebookBottleneck(DiscreteBottleneck):
         return segments.per_codebook(assign, pieces, vectors, counts > 0, *noise)
 
     def _look_up(self, vectors, samples):
-        """[C, M, d]: the mean of the codebook entries that `samples` [C, M, m] name."""
+        """Returns the mean vector [C, M, d] of the codes in `samples` [C, M, m]."""
         return segments.per_codebook(segments.mean_of_rows, vectors, samples)
 
     def _distance(self, pieces, others, keep):
-        """The mean squared difference, over kept pieces and their d numbers."""
+        """Returns the mean squared difference over kept pieces and their d numbers."""
         return self._mean_over_rows(
             ops.mean(ops.square(pieces - others), axis=-1), keep
         )
 
     def encode(self, inputs: ArrayLike) -> tf.Tensor:
-        """The code of each vector: the nearest entry of the codebook.
+        """Returns the code of each vector: that of the nearest codebook vector.
 
         Args:
-            inputs: [..., D] vectors.
+            inputs: Vectors `[..., D]`.
 
         Returns:
-            int32 codes [...], or [..., G] for a layer with G groups.
+            Codes, int32 `[...]`, or `[..., G]` for a layer with `G` groups.
         """
         inputs = self._prepare(inputs)
         pieces = self.groups.split(self._rows(inputs)[0])
@@ -138,11 +153,12 @@ class CodebookBottleneck(DiscreteBottleneck):
         """Draws codes from the posterior over the codebook, given each vector.
 
         Args:
-            inputs: [..., D] vectors.
-            num_samples: How many draws for each.
+            inputs: Vectors `[..., D]`.
+            num_samples: Number of draws per vector.
 
         Returns:
-            int32 codes [..., num_samples], or [..., G, num_samples].
+            Codes, int32 `[..., num_samples]`, or `[..., G, num_samples]` for a layer
+            with `G` groups.
         """
         num_samples = whole_number("num_samples", num_samples, 1)
         inputs = self._prepare(inputs, "sample")
@@ -151,24 +167,24 @@ class CodebookBottleneck(DiscreteBottleneck):
         return self._codes_like(samples, inputs, num_samples)
 
     def decode(self, codes: ArrayLike) -> tf.Tensor:
-        """The vectors that codes stand for, in the layer's compute dtype.
+        """Returns the vectors of codes.
 
-        Exactly what calling the layer outside training returns as `quantized`, given
-        the codes of `encode`; and `encode` of the result gives the codes back (if
-        they have a place in the codebook, and no two codes share it).
+        For codes from `encode`, the result is exactly the `quantized` that the layer
+        returns outside training. Conversely, `encode` gives the codes of the result, if
+        they have vectors and no two codes have the same vector.
 
         Args:
-            codes: Integers [...], or [..., G] for a layer with G groups.
+            codes: Integers `[...]`, or `[..., G]` for a layer with `G` groups.
 
         Returns:
-            [..., D] vectors.
+            Vectors `[..., D]` in the compute dtype of the layer.
         """
         flat = self._check_codes(codes)
         pieces = self.groups.split_codes(flat)[..., None]
         rows = self.groups.merge(self._look_up(self._read_codebook()[0], pieces))
         return self._decoded(rows, codes)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_codes": self.num_codes,

@@ -1,5 +1,7 @@
 """GaussianBottleneck: the continuous latent of a VAE."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 from keras import ops
@@ -12,29 +14,34 @@ from keras_vqem.replicas import ReplicaSeedGenerator
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class GaussianBottleneck(Bottleneck):
-    """The continuous latent of a VAE, for comparison with the discrete ones.
+    """The continuous latent of a VAE, for comparison with discrete bottlenecks.
 
-    A linear map gives mean and log variance of a diagonal Gaussian. In training a
-    draw from it goes to the decoder, otherwise its mean. The auxiliary loss is
-    `kl_weight` times the KL divergence from the standard normal, summed over the
-    latent dimensions, the mean over vectors.
+    A linear map gives the mean and the log variance of a diagonal Gaussian. In
+    training, the decoder gets a draw from the Gaussian; otherwise it gets the mean. The
+    auxiliary loss is `kl_weight` times the KL divergence from the standard normal
+    distribution, summed over the latent dimensions and averaged over vectors.
+
+    The metrics are `kl`, the mean KL divergence per vector in nats, and `nonfinite`,
+    the number of vectors left out because of NaN or infinity.
 
     Args:
-        latent_dim: Size of the latent; None for that of the inputs.
-        kl_weight: Weight of the auxiliary loss.
-        seed: Seed of the draws.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        latent_dim: Size of the latent vectors. None for the size of the inputs.
+        kl_weight: Weight of the KL divergence in the auxiliary loss.
+        seed: Integer seed of the draws. None draws one at random.
+        **kwargs: Other arguments of `keras.layers.Layer`.
 
-    Call arguments: those of `VQEMBottleneck`.
+    Call arguments:
+        inputs: Vectors `[..., D]`.
+        mask: Booleans `[...]`, False for vectors to leave out of loss and metrics.
+        training: True draws from the Gaussian and updates metrics. False returns the
+            mean and updates metrics. None returns the mean and updates nothing.
 
     Returns:
         A dict with the same keys in training and inference. There are no codes.
 
-        - `quantized` [..., latent_dim], in the compute dtype: what the decoder gets;
-        - `mean` and `log_variance` [..., latent_dim] float32;
-        - `kl` [...] float32, in nats for each vector, 0 where masked.
-
-    Metrics, over the epoch: `kl`, the mean over vectors, and `nonfinite`.
+        - `quantized`: `[..., latent_dim]` in the compute dtype, for the decoder.
+        - `mean` and `log_variance`: Float32 `[..., latent_dim]`.
+        - `kl`: Float32 `[...]`, the KL divergence per vector in nats; 0 where masked.
 
     Example:
 
@@ -54,7 +61,7 @@ class GaussianBottleneck(Bottleneck):
         latent_dim: int | None = None,
         kl_weight: float = 1.0,
         seed: int | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         if latent_dim is not None:
@@ -66,7 +73,7 @@ class GaussianBottleneck(Bottleneck):
         self.seed_generator = ReplicaSeedGenerator(seed)
         self.kl = keras.metrics.Mean(name=metric_name(self, "kl"), dtype="float32")
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)
         self._size = self.latent_dim or self._dim
         settings = {"dtype": "float32", "autocast": False}
@@ -81,10 +88,15 @@ class GaussianBottleneck(Bottleneck):
         mean, log_variance = ops.split(
             ops.matmul(rows, self.kernel) + self.bias, 2, axis=-1
         )
-        # Far beyond any useful precision, and short of overflow.
+        # Limits far beyond any useful precision that still prevent overflow.
         return mean, ops.clip(log_variance, -30.0, 30.0)
 
-    def call(self, inputs, mask=None, training=None):
+    def call(
+        self,
+        inputs: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        training: bool | None = None,
+    ) -> dict[str, tf.Tensor]:
         rows, keep, nonfinite = self._rows(inputs, mask)
         mean, log_variance = self._moments(rows)
         latent = mean
@@ -110,16 +122,30 @@ class GaussianBottleneck(Bottleneck):
         }
 
     def encode(self, inputs: ArrayLike) -> tf.Tensor:
-        """The mean of each vector's latent: [..., latent_dim], float32."""
+        """Returns the mean of the latent of each vector.
+
+        Args:
+            inputs: Vectors `[..., D]`.
+
+        Returns:
+            Float32 `[..., latent_dim]`.
+        """
         inputs = self._prepare(inputs)
         mean, _ = self._moments(self._rows(inputs)[0])
         return self._like(mean, inputs, self._size)
 
     def decode(self, latents: ArrayLike) -> tf.Tensor:
-        """Latents in the compute dtype, as the decoder gets them."""
+        """Returns latents as the decoder gets them.
+
+        Args:
+            latents: Latent vectors `[..., latent_dim]`.
+
+        Returns:
+            The same values in the compute dtype of the layer.
+        """
         return ops.cast(latents, self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "latent_dim": self.latent_dim,

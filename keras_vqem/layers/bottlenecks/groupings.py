@@ -1,11 +1,12 @@
-"""How a vector is cut into the pieces that get a code each.
+"""Groupings: ways to cut a vector into pieces with one code each.
 
-A bottleneck sees `[N, D]` rows. A grouping turns them into `[C, M, d]` pieces: `C`
-codebooks, each with the `M` pieces it codes. Everything between `split` and `merge`
-is then the same whether a vector has one code or ten.
+A bottleneck has rows `[N, D]`. A grouping turns them into pieces `[C, M, d]`: `C`
+codebooks, each with the `M` pieces that it codes. Everything between `split` and
+`merge` is then the same whether a vector has one code or ten.
 """
 
 import numbers
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -16,35 +17,43 @@ from keras_vqem.checks import whole_number
 
 
 class Whole:
-    """One code for the whole vector: the paper's default."""
+    """One code for the whole vector, the default of the paper."""
 
     num_groups = 1
     num_codebooks = 1
-    # Shape of one position's codes: () for a bare integer, (G,) for G of them.
+    # Shape of the codes of one vector: () for a single code, (G,) for G codes.
     code_shape = ()
 
-    def build(self, layer, dim):
-        """Creates what the grouping needs on `layer`; returns the piece size `d`."""
+    def build(self, layer: keras.layers.Layer, dim: int) -> int:
+        """Creates the weights that the grouping needs.
+
+        Args:
+            layer: Layer that owns the weights.
+            dim: Size of the vectors, `D`.
+
+        Returns:
+            The size of a piece, `d`.
+        """
         return dim
 
     def split(self, rows: tf.Tensor) -> tf.Tensor:
-        """[N, D] vectors to [C, M, d] pieces."""
+        """Turns vectors `[N, D]` into pieces `[C, M, d]`."""
         return rows[None]
 
     def merge(self, pieces: tf.Tensor) -> tf.Tensor:
-        """[C, M, d] pieces back to [N, D] vectors."""
+        """Turns pieces `[C, M, d]` back into vectors `[N, D]`."""
         return pieces[0]
 
     def split_rows(self, values: tf.Tensor) -> tf.Tensor:
-        """[N] values, one a vector, to [C, M], one a piece."""
+        """Turns one value per vector, `[N]`, into one per piece, `[C, M]`."""
         return values[None]
 
     def split_codes(self, codes: ArrayLike) -> tf.Tensor:
-        """[N] or [N, G] codes to [C, M]."""
+        """Turns codes `[N]` or `[N, G]` into `[C, M]`."""
         return codes[None]
 
     def merge_codes(self, codes: ArrayLike) -> tf.Tensor:
-        """[C, M, ...] integers to [N, ...] or [N, G, ...]."""
+        """Turns codes `[C, M, ...]` into `[N, ...]` or `[N, G, ...]`."""
         return codes[0]
 
 
@@ -53,12 +62,13 @@ class _Groups(Whole):
         self.num_groups = whole_number("num_groups", num_groups, 1)
         self.code_shape = (self.num_groups,)
 
-    def build(self, layer, dim):
+    def build(self, layer: keras.layers.Layer, dim: int) -> int:
         if dim % self.num_groups:
             raise ValueError(
                 f"{type(self).__name__}({self.num_groups}) cannot cut vectors of size "
-                f"{dim} into equal parts. Choose a number of groups that divides "
-                f"{dim}, or put a Dense layer of a fitting width before the bottleneck."
+                f"{dim} into equal pieces. Choose a number of groups that divides "
+                f"{dim}, or put a Dense layer before the bottleneck whose number of "
+                f"units is a multiple of {self.num_groups}."
             )
         self._dim = dim // self.num_groups
         return self._dim
@@ -66,20 +76,22 @@ class _Groups(Whole):
     def _cut(self, rows):
         return ops.reshape(rows, (-1, self.num_groups, self._dim))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"num_groups": self.num_groups}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> "_Groups":
         return cls(**config)
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class Slices(_Groups):
-    """Product quantization: contiguous slices, each with a codebook of its own.
+    """Product quantization: several codes per vector, each with its own codebook.
+
+    A vector is cut into contiguous slices of equal size, and each slice gets a code.
 
     Args:
-        num_groups: How many slices. Must divide the size of the vectors.
+        num_groups: Number of slices. It must divide the size of the vectors.
 
     Example:
 
@@ -102,8 +114,8 @@ class Slices(_Groups):
     def split_rows(self, values: tf.Tensor) -> tf.Tensor:
         return ops.tile(values[None], (self.num_groups, 1))
 
-    # Transposed by hand: at `ops.transpose` of integers TensorFlow logs an error about
-    # oneDNN, on any CPU, though none has happened.
+    # Transposed by hand: for `ops.transpose` of integers, TensorFlow logs an error
+    # about oneDNN on any CPU, although nothing is wrong.
     def split_codes(self, codes: ArrayLike) -> tf.Tensor:
         return ops.stack(ops.unstack(codes, self.num_groups, axis=1))
 
@@ -113,13 +125,14 @@ class Slices(_Groups):
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class SharedSlices(_Groups):
-    """Several codes per position that share one codebook.
+    """Several codes per vector that share one codebook.
 
+    A vector is cut into contiguous slices of equal size, and each slice gets a code.
     The CIFAR-10 model of the paper has ten codes at each of 8 x 8 positions, all from
-    one codebook: vectors of size 10 d, `SharedSlices(10)`, a codebook of `[K, d]`.
+    one codebook: vectors of size `10 d`, `SharedSlices(10)`, and a codebook `[K, d]`.
 
     Args:
-        num_groups: How many codes per position. Must divide the size of the vectors.
+        num_groups: Number of slices. It must divide the size of the vectors.
 
     Example:
 
@@ -149,18 +162,19 @@ class SharedSlices(_Groups):
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class Projections(Slices):
-    """Product quantization over fixed random projections, a codebook for each.
+    """Product quantization of random projections, each with its own codebook.
 
-    The projections are the columns of one random orthonormal frame, kept as a
-    non-trainable weight. Its transpose leads back, so quantized vectors have the size
-    of the inputs; with `num_groups * dim` equal to that size it is a plain rotation
-    that spreads the information evenly before slicing, otherwise what lies outside
-    the frame is dropped.
+    The projections are the columns of one random orthonormal frame, which is a
+    non-trainable weight. Its transpose turns quantized projections back into vectors of
+    the size of the inputs. If `num_groups * dim` equals that size, the frame is a
+    rotation that spreads the information evenly over the slices. If it is smaller, the
+    part of the vectors outside the frame is dropped.
 
     Args:
-        num_groups: How many projections.
-        dim: Size of each. Defaults to the size of the vectors over `num_groups`.
-        seed: Seed of the frame.
+        num_groups: Number of projections, and of codes per vector.
+        dim: Size of each projection. None for the size of the vectors divided by
+            `num_groups`.
+        seed: Integer seed of the frame.
 
     Example:
 
@@ -175,7 +189,7 @@ class Projections(Slices):
         self.dim = None if dim is None else whole_number("dim", dim, 1)
         self.seed = seed
 
-    def build(self, layer, dim):
+    def build(self, layer: keras.layers.Layer, dim: int) -> int:
         self._dim = super().build(layer, dim) if self.dim is None else self.dim
         size = self.num_groups * self._dim
         if size > dim:
@@ -200,19 +214,34 @@ class Projections(Slices):
     def merge(self, pieces: tf.Tensor) -> tf.Tensor:
         return ops.matmul(super().merge(pieces), ops.transpose(self._frame))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "dim": self.dim, "seed": self.seed}
 
 
-def serialize(groups):
-    """For `get_config`; `get` takes it back."""
+def serialize(groups: Whole) -> dict[str, Any] | None:
+    """Returns a grouping as a value for `get_config`, which `get` accepts.
+
+    Args:
+        groups: Grouping of a layer.
+
+    Returns:
+        The serialized grouping, or None for `Whole`.
+    """
     if groups.code_shape:
         return keras.saving.serialize_keras_object(groups)
     return None
 
 
-def get(groups):
-    """A grouping of the caller's own from None, a number of slices, or a grouping."""
+def get(groups: int | Whole | dict[str, Any] | None) -> Whole:
+    """Returns a new grouping that the caller may build.
+
+    Args:
+        groups: None for one code per vector, a number of slices, a grouping to copy, or
+            a serialized grouping.
+
+    Returns:
+        A grouping that no other layer has.
+    """
     if groups is None:
         return Whole()
     if isinstance(groups, dict):
@@ -220,9 +249,10 @@ def get(groups):
     if isinstance(groups, numbers.Real):
         return Slices(groups)
     if isinstance(groups, _Groups):
-        # Cloned, since a projection's frame belongs to one layer.
+        # Copied, because the frame of `Projections` belongs to one layer.
         return type(groups).from_config(groups.get_config())
     raise ValueError(
-        f"`groups` must be None, a number of slices, or one of Slices, SharedSlices "
-        f"and Projections from keras_vqem.layers; received {groups!r}."
+        f"`groups` must be None for one code per vector, an integer number of slices, "
+        f"or one of Slices, SharedSlices and Projections from keras_vqem.layers, for "
+        f"example Slices(4). Received {groups!r}."
     )

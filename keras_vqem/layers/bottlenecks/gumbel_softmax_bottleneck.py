@@ -1,5 +1,7 @@
 """GumbelSoftmaxBottleneck: a relaxed categorical choice of codes."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 from keras import ops
@@ -14,32 +16,48 @@ from keras_vqem.replicas import ReplicaSeedGenerator
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class GumbelSoftmaxBottleneck(DiscreteBottleneck):
-    """A choice of codes by Gumbel-Softmax, with an annealed temperature.
+    """A discrete bottleneck that chooses codes by Gumbel-Softmax.
 
-    A linear map gives logits over the codes. In training Gumbel noise is added, and
-    the softmax of the noisy logits over the temperature mixes the code vectors; the
-    largest noisy logit is an exact draw from the softmax of the logits. Outside
-    training the code with the largest logit is taken.
+    A linear map gives logits over the codes. In training, Gumbel noise is added to the
+    logits. The decoder gets a mixture of the code vectors, whose weights are the
+    softmax of the noisy logits divided by the temperature. The code with the largest
+    noisy logit is an exact draw from the softmax of the logits. Outside training, the
+    code with the largest logit is used, without noise.
 
     The auxiliary loss is `kl_weight` times the KL divergence from the uniform
-    distribution over codes, the mean over vectors. Unlike the nearest-neighbour
-    layers this one holds a row over the codebook for every vector, as its gradient
-    needs it.
+    distribution over codes, averaged over vectors. Unlike the nearest-neighbour
+    bottlenecks, this layer keeps a row of `num_codes` numbers in memory for every
+    vector, because its gradient needs them.
+
+    The metrics are those of `VQEMBottleneck`.
 
     Args:
-        num_codes: K, the number of codes; at least 2.
-        temperature: A number, or a `keras.optimizers.schedules` schedule over training
-            steps. The default falls from 1.2 to 0.2 over 150,000 steps, as in the
-            authors' code; short runs want a shorter one.
-        straight_through: Whether the decoder receives the vector of one drawn code
-            (with the gradient of the mixture) rather than the mixture.
-        kl_weight: Weight of the auxiliary loss.
-        groups: How many codes a vector gets; see `VQEMBottleneck`.
-        seed: Seed of the noise.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        num_codes: Number of codes, `K`. At least 2.
+        temperature: Temperature of the softmax in training, a number or a
+            `keras.optimizers.schedules` schedule over training steps. None stands for
+            the schedule of the authors' code, which falls from 1.2 to 0.2 over 150,000
+            steps. Short runs need a shorter schedule.
+        straight_through: Whether the decoder gets the vector of the drawn code, with
+            the gradient of the mixture, instead of the mixture.
+        kl_weight: Weight of the KL divergence in the auxiliary loss.
+        groups: Number of codes per vector, or a grouping; see `VQEMBottleneck`.
+        seed: Integer seed of the noise. None draws one at random.
+        **kwargs: Other arguments of `keras.layers.Layer`.
 
-    Call arguments and returned dict: those of `VQEMBottleneck`; `samples` holds the
-    one code drawn for each vector, outside training its likeliest code.
+    Call arguments:
+        inputs: Vectors `[..., D]`.
+        mask: Booleans `[...]`, False for vectors to leave out of loss and metrics.
+        training: True adds noise and updates metrics. False uses the most probable
+            codes and updates metrics. None uses the most probable codes and updates
+            nothing.
+
+    Returns:
+        A dict with the same keys, shapes and dtypes in training and inference:
+
+        - `quantized`: Vectors `[..., D]` in the compute dtype, for the decoder.
+        - `codes`: Most probable codes, int32 `[...]`, or `[..., G]` with `G` groups.
+        - `samples`: Codes drawn in training, int32 `[..., 1]`, or `[..., G, 1]` with
+          `G` groups. Outside training they are equal to `codes`.
 
     Example:
 
@@ -63,7 +81,7 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
         kl_weight: float = 0.001,
         groups: int | groupings.Whole | None = None,
         seed: int | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(num_codes, groups=groups, **kwargs)
         if temperature is None:
@@ -74,7 +92,7 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
         self.seed = seed
         self.seed_generator = ReplicaSeedGenerator(seed)
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)
         dim, books = self.groups.build(self, self._dim), self.groups.num_codebooks
 
@@ -96,7 +114,12 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
     def _logits(self, pieces):
         return ops.matmul(pieces, self.kernel) + self.bias
 
-    def call(self, inputs, mask=None, training=None):
+    def call(
+        self,
+        inputs: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        training: bool | None = None,
+    ) -> dict[str, tf.Tensor]:
         rows, keep, nonfinite = self._rows(inputs, mask)
         keep = self.groups.split_rows(keep)
         logits = self._logits(self.groups.split(rows))
@@ -125,7 +148,7 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
         }
 
     def _mix(self, noisy, samples):
-        """[C, M, d]: code vectors mixed by softmax, or one with the mix's gradient."""
+        """Returns mixed code vectors [C, M, d], or drawn ones with that gradient."""
         weights = ops.softmax(noisy)
         if not self.straight_through:
             return ops.matmul(weights, self.codebook)
@@ -140,26 +163,39 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
         )
 
     def _kl(self, logits):
-        """[C, M]: divergence of the softmax of the logits from uniform, in nats."""
+        """Returns the KL divergence [C, M] of the codes from uniform, in nats."""
         logp = ops.log_softmax(logits)
         return ops.sum(ops.exp(logp) * logp, axis=-1) + ops.log(float(self.num_codes))
 
     def encode(self, inputs: ArrayLike) -> tf.Tensor:
-        """The likeliest code of each vector: int32 [...], or [..., G] with groups."""
+        """Returns the most probable code of each vector.
+
+        Args:
+            inputs: Vectors `[..., D]`.
+
+        Returns:
+            Codes, int32 `[...]`, or `[..., G]` for a layer with `G` groups.
+        """
         inputs = self._prepare(inputs)
         logits = self._logits(self.groups.split(self._rows(inputs)[0]))
         return self._codes_like(ops.argmax(logits, axis=-1), inputs)
 
     def decode(self, codes: ArrayLike) -> tf.Tensor:
-        """The [..., D] vectors of codes [...], or [..., G] with groups.
+        """Returns the vectors of codes.
 
-        Given the codes of `encode`, exactly what calling the layer outside training
-        returns as `quantized`.
+        For codes from `encode`, the result is exactly the `quantized` that the layer
+        returns outside training.
+
+        Args:
+            codes: Integers `[...]`, or `[..., G]` for a layer with `G` groups.
+
+        Returns:
+            Vectors `[..., D]` in the compute dtype of the layer.
         """
         pieces = self.groups.split_codes(self._check_codes(codes))
         return self._decoded(self.groups.merge(self._look_up(pieces)), codes)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_codes": self.num_codes,

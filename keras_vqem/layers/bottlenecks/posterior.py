@@ -1,13 +1,13 @@
-"""The E step: which code a vector belongs to, or draws from the posterior over codes.
+"""The E step: the nearest code of a vector, or draws from the posterior over codes.
 
 The posterior is that of a mixture of Gaussians with equal weights and variance T / 2,
 
     p(j | x) ~ exp(-|x - e_j|^2 / T) = exp((2 x . e_j - |e_j|^2) / T) * const(x),
 
-so one matrix product gives all logits. It runs over rows in chunks, so that nothing
-held is larger than `LOGITS_PER_CHUNK` numbers, whatever N and K are, but for inputs,
-outputs, noise and the codebook itself. The two terms cancel in float32: vectors whose
-mean is many times as far from 0 as they are from each other should be centred.
+so one matrix product gives all logits. It runs over chunks of rows. Apart from inputs,
+outputs, noise and the codebook, no tensor in memory has more than `LOGITS_PER_CHUNK`
+numbers, for any N and K. The two terms of the logits can cancel in float32: centre
+vectors whose mean is many times as far from 0 as they are from each other.
 """
 
 import math
@@ -16,33 +16,42 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-# 64 MiB of float32. Smaller chunks pack the codebook for the matrix product more
-# often, which costs time; larger ones only cost memory.
+# 64 MiB of float32. With smaller chunks, the matrix product packs the codebook more
+# often, which costs time. Larger chunks cost memory and save nothing.
 LOGITS_PER_CHUNK = 2**24
 
-# A logit that never wins and whose exponential is 0, yet finite.
+# A finite logit that is never the largest, and whose exponential is 0.
 NEVER = -1e30
 
 
-def assign(rows, codebook, usable, uniforms=None, *, temperature=1.0):
-    """Codes for rows: the nearest, and if wanted draws from the posterior.
+def assign(
+    rows: tf.Tensor,
+    codebook: tf.Tensor,
+    usable: tf.Tensor,
+    uniforms: tf.Tensor | None = None,
+    *,
+    temperature: float | tf.Tensor = 1.0,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Finds the nearest code of each row, and optionally draws from the posterior.
 
     Args:
-        rows: [M, d] float32.
-        codebook: [K, d] float32.
-        usable: [K] booleans; other codes are never chosen.
-        uniforms: [M, m, 2] uniform noise for m draws a row, or None for no draws.
-        temperature: T above.
+        rows: Vectors, float32 `[M, d]`.
+        codebook: Vectors of the codes, float32 `[K, d]`.
+        usable: Booleans `[K]`, False for codes that must not be chosen.
+        uniforms: Uniform noise `[M, m, 2]` for `m` draws per row. None for no draws.
+        temperature: Temperature of the posterior, `T` above.
 
     Returns:
-        `codes` [M] int32, the nearest; and `samples` [M, m] int32, the draws, or the
-        nearest once more as [M, 1].
+        A tuple `(codes, samples)`:
+
+        - `codes`: Nearest codes, int32 `[M]`.
+        - `samples`: Draws, int32 `[M, m]`. Without draws, the nearest codes, `[M, 1]`.
     """
     num_codes = codebook.shape[0]
-    # The nearest code is the same at any scale; draws need the true logits. Rows are
-    # scaled, not the codebook, which may be the larger.
+    # The nearest code is the same at any scale, but draws need the true logits. Rows
+    # are scaled rather than the codebook, which may be larger.
     scale = 1.0 if uniforms is None else 2.0 / temperature
-    # A sum of squares without the squares, which would be a copy of the codebook.
+    # A sum of squares by einsum, since squares alone would be a copy of the codebook.
     bias = (-0.5 * scale) * ops.einsum("kd,kd->k", codebook, codebook)
     bias = ops.where(usable, bias, NEVER)
     if uniforms is not None:
@@ -52,14 +61,14 @@ def assign(rows, codebook, usable, uniforms=None, *, temperature=1.0):
         if num_codes % block:
             padding = [0, -num_codes % block]
             codebook = ops.pad(codebook, [padding, [0, 0]])
-            # Below NEVER: padding loses even where no code is usable.
+            # Below NEVER, so that padding is not chosen even if no code is usable.
             bias = ops.pad(bias, [padding], constant_values=2 * NEVER)
     table = ops.transpose(codebook)
 
     def assign_chunk(arguments):
         rows, *noise = arguments
         logits = ops.matmul(rows, table) + bias
-        # Not ops.argmax: it passes over the logits five more times to tell 0 from -0.
+        # Not ops.argmax, which reads the logits five more times to tell 0 from -0.
         codes = tf.argmax(logits, axis=-1, output_type=tf.int32)
         return (codes, *(_draw(logits, uniforms, block) for uniforms in noise))
 
@@ -73,13 +82,13 @@ def assign(rows, codebook, usable, uniforms=None, *, temperature=1.0):
 
 
 def _draw(logits, uniforms, block):
-    """[n, m] draws by inverse CDF in two levels: first the block, then the code.
+    """Draws codes [n, m] by inverse CDF in two levels: a block, then a code in it.
 
-    Both cumulative sums are products with a triangular matrix of the block's size:
-    a running sum over all K logits costs more than the logits themselves.
+    Both cumulative sums are products with a triangular matrix of the size of a block.
+    A running sum over all K logits would cost more than the logits themselves.
     """
     blocks = logits.shape[1] // block
-    # With `initial` ops.max takes batches of no rows, which a replica may have.
+    # Without `initial`, ops.max fails on a batch of no rows, which a replica may have.
     top = ops.max(logits, axis=-1, keepdims=True, initial=-np.inf)
     p = ops.exp(logits - top)
     p = ops.reshape(p, (-1, blocks, block))
@@ -90,16 +99,17 @@ def _draw(logits, uniforms, block):
 
 
 def _pick(weights, uniforms):
-    """Indices [n, m] drawn by [n, m or 1, L] weights; a zero weight is never drawn."""
+    """Draws indices [n, m] by weights [n, m or 1, L]; never one of weight 0."""
     length = weights.shape[-1]
     cdf = ops.matmul(weights, np.triu(np.ones((length, length), "float32")))
-    # uniforms < 1 keep the threshold below the total, so some entry lies above it.
+    # Uniforms are below 1, so the threshold is below the total and some entry exceeds
+    # it.
     threshold = uniforms[..., None] * cdf[..., -1:]
     return ops.sum(ops.cast(cdf <= threshold, "int32"), axis=-1)
 
 
 def _in_chunks(function, arguments, largest):
-    """`function` over chunks of at most `largest` rows, one after the other."""
+    """Applies `function` to chunks of at most `largest` rows, one after the other."""
     static_count = arguments[0].shape[0]
     if static_count is not None and static_count <= largest:
         return function(arguments)
@@ -111,7 +121,7 @@ def _in_chunks(function, arguments, largest):
         padding = [[0, size * chunks - count]] + [[0, 0]] * (len(x.shape) - 1)
         return ops.reshape(tf.pad(x, padding), (chunks, size, *x.shape[1:]))
 
-    # tf.map_fn rather than ops.map: only it can be told to keep one chunk alive.
+    # tf.map_fn, because ops.map cannot be told to hold only one chunk at a time.
     results = tf.map_fn(
         function,
         tuple(cut(x) for x in arguments),

@@ -1,19 +1,35 @@
-"""A number that a layer may anneal over its training steps."""
+"""Scheduled: a number that a layer can anneal over its training steps."""
 
 import numbers
+from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
+from keras.optimizers.schedules import LearningRateSchedule
 
 
 class Scheduled:
-    """A constant, or a `keras.optimizers.schedules` schedule with a step of its own.
+    """A constant, or a `keras.optimizers.schedules` schedule with its own step counter.
 
-    The step is a non-trainable weight of the layer, so that a resumed run goes on
-    where it was.
+    The step counter is a non-trainable weight of the layer, so that a resumed run
+    continues the schedule.
+
+    Args:
+        value: Number, schedule, or serialized schedule.
+        name: Name of the argument, for the error message.
+        above: Number that a constant must exceed; values of a schedule are clipped to
+            stay above it.
+        within: Tuple `(lowest, highest)` of allowed constants, instead of `above`.
     """
 
-    def __init__(self, value, name, above=None, within=None):
+    def __init__(
+        self,
+        value: float | LearningRateSchedule | dict[str, Any],
+        name: str,
+        above: float | None = None,
+        within: tuple[float, float] | None = None,
+    ):
         if isinstance(value, dict):
             value = keras.optimizers.schedules.deserialize(value)
         self._schedule = value
@@ -36,7 +52,12 @@ class Scheduled:
             )
         self._schedule = float(value)
 
-    def build(self, layer):
+    def build(self, layer: keras.layers.Layer) -> None:
+        """Creates the step counter, if there is a schedule.
+
+        Args:
+            layer: Layer that owns the weight.
+        """
         if callable(self._schedule):
             self._steps = layer.add_weight(
                 name="steps",
@@ -47,22 +68,22 @@ class Scheduled:
                 aggregation="only_first_replica",
             )
 
-    def value(self):
-        """This training step's value."""
+    def value(self) -> float | tf.Tensor:
+        """Returns the value of the current training step."""
         if not callable(self._schedule):
             return self._schedule
         steps = 0 if self._steps is None else self._steps
         value = ops.cast(self._schedule(steps), "float32")
-        # A schedule may end at the bound itself, where a temperature divides by 0.
+        # A schedule may end at the bound itself, and a temperature of 0 divides by 0.
         return value if self._above is None else ops.maximum(value, self._above + 1e-6)
 
-    def step(self):
+    def step(self) -> None:
         """Counts one training step."""
         if self._steps is not None:
             self._steps.assign(self._steps + 1)
 
-    def serialize(self):
-        """For `get_config`; the constructor takes it back."""
+    def serialize(self) -> float | dict[str, Any]:
+        """Returns a value for `get_config`, which the constructor accepts."""
         if callable(self._schedule):
             return keras.optimizers.schedules.serialize(self._schedule)
         return self._schedule

@@ -1,4 +1,6 @@
-"""SemanticHashingBottleneck: improved semantic hashing, codes made of bits."""
+"""SemanticHashingBottleneck: improved semantic hashing, whose codes are bits."""
+
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -14,26 +16,42 @@ from keras_vqem.replicas import ReplicaSeedGenerator
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class SemanticHashingBottleneck(DiscreteBottleneck):
-    """Improved semantic hashing: a vector becomes `num_bits` bits, and back.
+    """A discrete bottleneck that turns a vector into bits: improved semantic hashing.
 
-    A linear map gives one number v a bit. In training Gaussian noise is added, and a
-    saturating sigmoid, `clip(1.2 sigmoid(v) - 0.1, 0, 1)`, makes soft bits that reach
-    0 and 1. A part of the examples, `discrete_rate`, sends the rounded bits to the
-    decoder, with the gradient of the soft ones; the others send the soft bits, whose
-    noise teaches the encoder to saturate. Outside training all bits are rounded and
-    there is no noise. Another linear map leads from bits to vectors. There is no
-    auxiliary loss.
+    A linear map gives one number `v` per bit. In training, Gaussian noise is added, and
+    a saturating sigmoid, `clip(1.2 sigmoid(v) - 0.1, 0, 1)`, turns the numbers into
+    soft bits that reach 0 and 1. For a random fraction of the examples,
+    `discrete_rate`, the decoder gets rounded bits with the gradient of the soft bits.
+    For the other examples it gets the soft bits, whose noise teaches the encoder to
+    saturate. Outside training, all bits are rounded and there is no noise. A second
+    linear map turns bits into vectors. There is no auxiliary loss.
+
+    The metrics are those of `VQEMBottleneck`.
 
     Args:
-        num_bits: From 1 to 20; there are 2 ** num_bits codes.
-        noise: Standard deviation of the noise.
-        discrete_rate: From 0 to 1, or a `keras.optimizers.schedules` schedule over
-            training steps, for example `PolynomialDecay(0.0, 20_000, 0.5)` to warm up.
-        seed: Seed of the noise.
-        **kwargs: Arguments of `keras.layers.Layer`.
+        num_bits: Number of bits per vector, from 1 to 20. There are `2 ** num_bits`
+            codes.
+        noise: Standard deviation of the noise in training.
+        discrete_rate: Fraction of the examples with rounded bits in training: a number
+            from 0 to 1, or a `keras.optimizers.schedules` schedule over training steps,
+            for example `PolynomialDecay(0.0, 20_000, 0.5)` to warm up.
+        seed: Integer seed of the noise and of the choice of examples. None draws one at
+            random.
+        **kwargs: Other arguments of `keras.layers.Layer`.
 
-    Call arguments and returned dict: those of `VQEMBottleneck`. `samples` holds the
-    one code of the noisy bits, outside training that of the bits.
+    Call arguments:
+        inputs: Vectors `[..., D]`. The first axis is that of the examples.
+        mask: Booleans `[...]`, False for vectors to leave out of the metrics.
+        training: True adds noise and updates metrics. False rounds all bits and updates
+            metrics. None rounds all bits and updates nothing.
+
+    Returns:
+        A dict with the same keys, shapes and dtypes in training and inference:
+
+        - `quantized`: Vectors `[..., D]` in the compute dtype, for the decoder.
+        - `codes`: Codes of the bits without noise, int32 `[...]`. Bit 0 is the lowest.
+        - `samples`: Codes of the noisy bits, int32 `[..., 1]`. Outside training they
+          are equal to `codes`.
 
     Example:
 
@@ -53,16 +71,18 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
         noise: float = 0.5,
         discrete_rate: float | LearningRateSchedule = 0.5,
         seed: int | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         num_bits = whole_number("num_bits", num_bits, 1)
         if num_bits > 20:
             raise ValueError(
-                f"`num_bits` must be from 1 to 20, received {num_bits}. For more bits "
-                f"cut the vectors and give each part a layer of its own."
+                f"`num_bits` must be from 1 to 20, received {num_bits}. For more bits, "
+                f"split the vectors and use one layer per part."
             )
         if noise < 0:
-            raise ValueError(f"`noise` must not be negative, received {noise!r}.")
+            raise ValueError(
+                f"`noise` must not be negative, received {noise!r}. Use 0 for no noise."
+            )
         super().__init__(2**num_bits, **kwargs)
         self.num_bits = num_bits
         self.noise = noise
@@ -70,7 +90,7 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
         self.seed = seed
         self.seed_generator = ReplicaSeedGenerator(seed)
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)
         settings = {"dtype": "float32", "autocast": False}
         dim, bits = self._dim, self.num_bits
@@ -89,7 +109,12 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
         )
         self.discrete_rate.build(self)
 
-    def call(self, inputs, mask=None, training=None):
+    def call(
+        self,
+        inputs: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        training: bool | None = None,
+    ) -> dict[str, tf.Tensor]:
         rows, keep, nonfinite = self._rows(inputs, mask)
         v = ops.matmul(rows, self.kernel) + self.bias
         codes = _pack(v > 0)
@@ -116,7 +141,7 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
         }
 
     def _discrete_rows(self, inputs):
-        """[N, 1] booleans, alike for all rows of one example."""
+        """Draws booleans [N, 1] that are equal for all rows of an example."""
         shape = ops.shape(inputs)
         draws = keras.random.uniform(
             (shape[0], *(1 for _ in shape[1:])),
@@ -130,22 +155,35 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
         return ops.matmul(bits, self.output_kernel) + self.output_bias
 
     def encode(self, inputs: ArrayLike) -> tf.Tensor:
-        """The code of each vector: int32 [...], bit 0 the lowest."""
+        """Returns the code of each vector.
+
+        Args:
+            inputs: Vectors `[..., D]`.
+
+        Returns:
+            Codes, int32 `[...]`. Bit 0 is the lowest.
+        """
         inputs = self._prepare(inputs)
         v = ops.matmul(self._rows(inputs)[0], self.kernel) + self.bias
         return self._like(_pack(v > 0), inputs)
 
     def decode(self, codes: ArrayLike) -> tf.Tensor:
-        """The [..., D] vectors of codes [...].
+        """Returns the vectors of codes.
 
-        Given the codes of `encode`, exactly what calling the layer outside training
-        returns as `quantized`.
+        For codes from `encode`, the result is exactly the `quantized` that the layer
+        returns outside training.
+
+        Args:
+            codes: Integers `[...]`.
+
+        Returns:
+            Vectors `[..., D]` in the compute dtype of the layer.
         """
         powers = 2 ** ops.arange(self.num_bits, dtype="int32")
         bits = ops.cast(self._check_codes(codes)[:, None] // powers % 2, "float32")
         return self._decoded(self._from_bits(bits), codes)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_bits": self.num_bits,
@@ -156,6 +194,6 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
 
 
 def _pack(bits):
-    """[N, b] booleans to [N] integers."""
+    """Packs booleans [N, b] into integers [N]."""
     powers = 2 ** ops.arange(bits.shape[-1], dtype="int32")
     return ops.sum(ops.cast(bits, "int32") * powers, axis=-1)

@@ -1,4 +1,6 @@
-"""VQBottleneck: the original VQ-VAE, its codebook learned by gradient."""
+"""VQBottleneck: the original VQ-VAE, whose codebook is learned by gradient."""
+
+from typing import Any
 
 import keras
 from keras import ops
@@ -12,24 +14,36 @@ from keras_vqem.replicas import ReplicaSeedGenerator
 class VQBottleneck(CodebookBottleneck):
     """Vector quantization with a codebook that is learned by gradient.
 
-    The original VQ-VAE: a vector becomes the nearest entry of the codebook, and the
-    gradient passes straight through. One loss draws entries to the vectors they were
-    chosen for, another, weighted by `commitment_weight`, draws vectors to their
-    entries:
+    This is the original VQ-VAE. Each vector `x` is replaced by the nearest vector `e`
+    of the codebook, and the gradient passes straight through. The auxiliary loss has
+    two terms, in which `sg` stops the gradient. The first term draws codebook vectors
+    towards the inputs that chose them; the second draws inputs towards their codebook
+    vectors.
 
         mean |sg(x) - e|^2 + commitment_weight * mean |x - sg(e)|^2
 
+    The metrics are those of `VQEMBottleneck`.
+
     Args:
-        num_codes: K, the size of the codebook; at least 2.
-        commitment_weight: beta, the weight of the second term.
-        groups: How many codes a vector gets; see `VQEMBottleneck`.
-        initializer: A Keras initializer. The default is uniform between -1 / K and
-            1 / K, as van den Oord's.
-        **kwargs: Arguments of `keras.layers.Layer`. `trainable=False` freezes the
+        num_codes: Number of codes, `K`. At least 2.
+        commitment_weight: Weight of the second term of the loss; beta in the paper.
+        groups: Number of codes per vector, or a grouping; see `VQEMBottleneck`.
+        initializer: Keras initializer of the codebook. None stands for the uniform
+            distribution between `-1 / K` and `1 / K` of the original VQ-VAE.
+        **kwargs: Other arguments of `keras.layers.Layer`. `trainable=False` freezes the
             codebook.
 
-    Call arguments and returned dict: those of `VQEMBottleneck`; `samples` holds the
-    one code of each vector.
+    Call arguments:
+        inputs: Vectors `[..., D]`.
+        mask: Booleans `[...]`, False for vectors to leave out of loss and metrics.
+        training: True or False updates metrics; None does not. The output is the same.
+
+    Returns:
+        A dict with the same keys, shapes and dtypes in training and inference:
+
+        - `quantized`: Vectors `[..., D]` in the compute dtype, for the decoder.
+        - `codes`: Nearest codes, int32 `[...]`, or `[..., G]` with `G` groups.
+        - `samples`: The same codes, int32 `[..., 1]`, or `[..., G, 1]` with `G` groups.
 
     Example:
 
@@ -49,7 +63,7 @@ class VQBottleneck(CodebookBottleneck):
         commitment_weight: float = 0.25,
         groups: int | Whole | None = None,
         initializer: keras.initializers.Initializer | str | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(
             num_codes, commitment_weight=commitment_weight, groups=groups, **kwargs
@@ -61,7 +75,7 @@ class VQBottleneck(CodebookBottleneck):
         self.initializer = keras.initializers.get(initializer)
         self.seed_generator = ReplicaSeedGenerator()
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)
         dim = self.groups.build(self, self._dim)
         self.codebook = self.add_weight(
@@ -84,6 +98,6 @@ class VQBottleneck(CodebookBottleneck):
         to_codebook = self._distance(ops.stop_gradient(pieces), quantized, keep)
         return to_codebook + super()._loss(pieces, quantized, keep)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         initializer = keras.initializers.serialize(self.initializer)
         return {**super().get_config(), "initializer": initializer}

@@ -1,5 +1,7 @@
 """VQEMBottleneck: a codebook trained with hard EM or Monte-Carlo soft EM."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras.optimizers.schedules import LearningRateSchedule
@@ -16,81 +18,91 @@ from keras_vqem.replicas import ReplicaSeedGenerator
 class VQEMBottleneck(CodebookBottleneck):
     """Vector quantization with a codebook that is learned by EM, not by gradient.
 
-    Vectors are seen as draws from a mixture of `num_codes` round Gaussians with equal
-    weights and one variance, whose means are the codebook. Each training step is one
-    step of EM over that mixture, as a moving average over batches:
+    Vectors are modelled as draws from a mixture of `num_codes` spherical Gaussians with
+    equal weights and equal variances. The means of the Gaussians are the codebook. Each
+    training step is one step of EM for that mixture, as a moving average over batches:
 
-    - **E step.** Hard EM (`num_samples=None`) gives a vector to the nearest code.
-      Monte-Carlo soft EM draws `num_samples` codes from the posterior, the softmax of
-      minus the squared distances over `temperature`.
-    - **M step.** Each code moves to the (moving) average of the vectors it got; with m
-      samples a vector counts 1/m for each draw. A code that got nothing stays.
+    - **E step.** Hard EM (`num_samples=None`) assigns a vector to the nearest code.
+      Monte-Carlo soft EM draws `num_samples` codes from the posterior, which is the
+      softmax of minus the squared distances divided by `temperature`.
+    - **M step.** Each code moves to the moving average of the vectors assigned to it.
+      With `m` samples, a vector counts `1 / m` for each draw. A code without vectors
+      stays where it is.
 
-    The decoder receives the mean of the chosen entries; its gradient passes straight
-    through to the inputs. The step quantises with the codebook as it was before, then
-    updates it. A commitment loss, `commitment_weight` times the mean squared distance
-    between inputs and their quantized vectors, holds the encoder to the codebook.
+    The decoder gets the mean of the chosen codebook vectors, and its gradient passes
+    straight through to the inputs. A step quantises with the codebook of the previous
+    step, then updates it. The auxiliary loss is the commitment loss,
+    `commitment_weight` times the mean squared distance between inputs and quantized
+    vectors, which keeps the encoder close to the codebook.
 
-    **How the codebook starts.** By default from the first training batch: each code
-    takes the place of one vector, spread evenly over the batch. With fewer vectors
-    than codes, later batches place the rest; until then only placed codes are used.
-    Before any training the codebook is empty: all codes are 0.
+    **How the codebook starts.** By default, each code starts at a vector of the first
+    training batch; the vectors chosen are spread evenly over the batch. If the batch
+    has fewer vectors than there are codes, the next batches place the remaining codes.
+    Until then, only placed codes are used. Before any training the codebook is empty:
+    all its vectors are 0.
 
-    **Dead codes.** With `dead_code_threshold` above 0, a code used less than that share
-    of the average use is put in the place of a vector of the current batch.
+    **Dead codes.** With `dead_code_threshold` above 0, a code that is used less than
+    that fraction of the average use is moved to a vector of the current batch.
 
-    **Replicas.** Under `tf.distribute` all of this acts on the whole batch: every
-    replica holds the same codebook, the one that a single replica would have got.
+    **Replicas.** Under `tf.distribute`, all of this acts on the whole batch. Every
+    replica holds the codebook that a single replica would get from the whole batch.
+
+    **Metrics.** `perplexity` and `usage` of the codebook over the epoch, and
+    `nonfinite`, the number of vectors left out because of NaN or infinity. If the user
+    names the layer, its name comes first, as in `image_codes_perplexity`.
 
     Args:
-        num_codes: K, the size of the codebook; at least 2.
-        num_samples: None for hard EM, or m, the number of draws a vector.
-        temperature: Divides squared distances in the posterior of soft EM. Distances
-            grow with the size and scale of the vectors: when draws hardly ever differ
-            (`samples` of one vector are all alike), raise it. A schedule of
-            `keras.optimizers.schedules` lets it fall over the training steps: soft EM
-            that ends near hard EM, whose codes are those used after training.
-        groups: How many codes a vector gets. None: one. A number, or
-            `keras_vqem.layers.Slices`: product quantization, a codebook a slice.
-            `Projections`: the same over random projections. `SharedSlices`: several
-            codes from one codebook.
-        decay: Of the moving averages, from 0 (each step forgets all before it: with
-            hard EM one step of Lloyd's k-means) to below 1.
-        commitment_weight: beta, the weight of the commitment loss.
-        initializer: `"data"` (see above), or a Keras initializer. For codes of your
-            own: `keras.initializers.Constant(codes[None])`, or with groups an array
-            [num_codebooks, num_codes, size of a piece]. Each starts with a count of
-            1, as if it had got one vector of every batch so far. (A layer that is
-            never trained, `trainable=False` from the start, never sees data: give it
-            codes.)
-        dead_code_threshold: Share of the average use below which a code counts as dead
-            and is moved; 0 never moves one. 0.01 to 0.1 are sensible.
-        seed: Seed of the draws and of revival.
-        **kwargs: `name`, `dtype`, `trainable` and other arguments of
-            `keras.layers.Layer`. `trainable=False` freezes the codebook (draws and
-            the commitment loss go on in training).
+        num_codes: Number of codes, `K`. At least 2.
+        num_samples: Number of draws per vector, `m`, for Monte-Carlo soft EM. None for
+            hard EM.
+        temperature: Number that divides squared distances in the posterior of soft EM,
+            or a `keras.optimizers.schedules` schedule over training steps. Distances
+            grow with the size and scale of the vectors: if the `samples` of a vector
+            are almost always equal, raise the temperature. A falling schedule makes
+            soft EM end near hard EM, whose codes are those used after training.
+        groups: Number of codes per vector, or a grouping. None for one code per vector.
+            An integer, or `keras_vqem.layers.Slices`, for product quantization with one
+            codebook per slice. `keras_vqem.layers.Projections` for product quantization
+            of random projections. `keras_vqem.layers.SharedSlices` for several codes
+            from one codebook.
+        decay: Decay of the moving averages, at least 0 and below 1. With 0, each step
+            forgets all previous steps; with hard EM it is then one step of Lloyd's
+            k-means.
+        commitment_weight: Weight of the commitment loss; beta in the paper.
+        initializer: `"data"` to start from training batches, as described above, or a
+            Keras initializer. To set the codes yourself, use
+            `keras.initializers.Constant(codes[None])`; with groups, use an array
+            `[num_codebooks, num_codes, size of a piece]`. Codes from an initializer
+            start with a count of 1, as if each had been assigned one vector of every
+            batch so far. A layer that is never trained (`trainable=False` from the
+            start) needs an initializer, because it never learns from data.
+        dead_code_threshold: Fraction of the average use below which a code is dead and
+            is moved. 0 never moves a code; sensible values are 0.01 to 0.1.
+        seed: Integer seed of the draws and of the choice of new places for dead codes.
+            None draws one at random.
+        **kwargs: Other arguments of `keras.layers.Layer`, such as `name` and `dtype`.
+            `trainable=False` freezes the codebook; calls with `training=True` still
+            draw samples and add the commitment loss.
 
     Call arguments:
-        inputs: Vectors [..., D]; for example [16, 32, 32, 64] holds 16,384 vectors of
-            size 64.
-        mask: Booleans [...]; vectors where it is False change nothing: neither
-            codebook, nor loss, nor metrics. Vectors with NaN or infinity are treated
-            alike, and counted in the metric `nonfinite`.
-        training: True updates the codebook and draws samples. Otherwise vectors become
-            their nearest codes. With None (as in `model.export`) metrics rest as well.
+        inputs: Vectors `[..., D]`. For example, `[16, 32, 32, 64]` holds 16,384 vectors
+            of size 64.
+        mask: Booleans `[...]`. Vectors where it is False change neither codebook, nor
+            loss, nor metrics. The same is true of vectors with NaN or infinity, which
+            the metric `nonfinite` counts.
+        training: True draws samples, updates the codebook and updates metrics. False
+            uses the nearest codes and updates metrics. None, as in `model.export`, uses
+            the nearest codes and updates nothing.
 
     Returns:
         A dict with the same keys, shapes and dtypes in training and inference:
 
-        - `quantized` [..., D], in the compute dtype;
-        - `codes` [...] int32, the nearest codes ([..., G] with groups);
-        - `samples` [..., m] int32, the codes whose mean is `quantized` ([..., G, m]):
-          the soft labels of a latent predictor, as a list of codes with weight 1/m
-          each. `assignments(samples)` makes rows over the codebook of them.
-
-    Metrics, over the epoch: `perplexity` and `usage` of the codebook, and `nonfinite`,
-    the number of vectors left out. A layer with a name of its own puts that before
-    them, as in `image_codes_perplexity`.
+        - `quantized`: Vectors `[..., D]` in the compute dtype, for the decoder.
+        - `codes`: Nearest codes, int32 `[...]`, or `[..., G]` with `G` groups.
+        - `samples`: Codes whose mean vector is `quantized`, int32 `[..., m]`, or
+          `[..., G, m]` with `G` groups; `m` is 1 for hard EM. They are the soft labels
+          of a latent predictor, each code with weight `1 / m`. `assignments(samples)`
+          turns them into probabilities of all codes.
 
     Example:
 
@@ -119,7 +131,7 @@ class VQEMBottleneck(CodebookBottleneck):
         initializer: keras.initializers.Initializer | str = "data",
         dead_code_threshold: float = 0.0,
         seed: int | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(
             num_codes, groups=groups, commitment_weight=commitment_weight, **kwargs
@@ -129,23 +141,25 @@ class VQEMBottleneck(CodebookBottleneck):
             num_samples = whole_number("num_samples", num_samples, 1, remedy)
         if isinstance(initializer, np.ndarray):
             raise ValueError(
-                "`initializer` must be 'data' or a Keras initializer. For codes of "
-                "your own use keras.initializers.Constant(codes[None])."
+                f"`initializer` must be 'data' or a Keras initializer, received an "
+                f"array of shape {initializer.shape}. To set the codes yourself, use "
+                f"keras.initializers.Constant(codes[None])."
             )
         if temperature == 0:
             raise ValueError(
-                "`temperature` must be above 0. For its limit, the nearest code, use "
-                "hard EM: num_samples=None."
+                "`temperature` must be above 0, received 0. For the limit at 0, which "
+                "is the nearest code, use hard EM: num_samples=None."
             )
         if not 0 <= decay < 1:
             raise ValueError(
                 f"`decay` must be at least 0 and below 1, received {decay!r}. To keep "
-                f"the codebook as it is use trainable=False."
+                f"the codebook unchanged, use trainable=False."
             )
         if not 0 <= dead_code_threshold < 1:
             raise ValueError(
-                f"`dead_code_threshold` is a share of the average use of a code, at "
-                f"least 0 and below 1; received {dead_code_threshold!r}."
+                f"`dead_code_threshold` must be at least 0 and below 1, because it is "
+                f"a fraction of the average use of a code; received "
+                f"{dead_code_threshold!r}. Use 0 to never move a code."
             )
         self.num_samples = num_samples
         self.temperature = Scheduled(temperature, "temperature", above=0.0)
@@ -168,19 +182,19 @@ class VQEMBottleneck(CodebookBottleneck):
             name="ema",
         )
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)
         self.ema.build(self.groups.build(self, self._dim))
         self.temperature.build(self)
 
     @property
     def codebook(self) -> keras.Variable:
-        """The codebooks [C, K, d]; C is 1 unless `groups` has several of them."""
+        """The codebooks `[C, K, d]`. `C` is 1 unless `groups` has several codebooks."""
         return self.ema.vectors
 
     @property
     def counts(self) -> keras.Variable:
-        """Moving averages [C, K] of how many vectors of a batch each code gets."""
+        """Moving averages `[C, K]` of the number of vectors per batch and code."""
         return self.ema.counts
 
     @property
@@ -197,7 +211,7 @@ class VQEMBottleneck(CodebookBottleneck):
         self.ema.update(vectors, counts, pieces, samples, batch_counts)
         self.temperature.step()
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         initializer = self.initializer
         if initializer != "data":
             initializer = keras.initializers.serialize(initializer)

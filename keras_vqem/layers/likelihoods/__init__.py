@@ -1,1 +1,1 @@
-"""Numbers per pixel in, distributions over pixel values out."""
+"""Distributions over the values of pixels, computed from the outputs of a network."""

@@ -1,4 +1,4 @@
-"""A softmax over the levels of each channel."""
+"""CategoricalPixels: a softmax over the levels of each channel."""
 
 import keras
 import numpy as np
@@ -11,16 +11,19 @@ from keras_vqem.layers.likelihoods.pixel_likelihood import PixelLikelihood, draw
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class CategoricalPixels(PixelLikelihood):
-    """An independent softmax over the levels of each channel: the paper's choice.
+    """An independent softmax over the levels of each channel, the choice of the paper.
 
-    A pixel takes `levels` logits for each channel and, after those of all channels, one
-    log-scale each. The log of a logistic density about `base` of that scale is added to
-    the logits, so that the same head can start from a first guess of the image and
-    sharpen it. All outputs 0 mean a logistic about `base` with a scale of `spread`.
+    The outputs for a pixel are `levels` logits for each channel, then the logarithm of
+    one scale for each channel. The logarithm of a logistic density with centre `base`
+    and that scale is added to the logits. Thus the model can start from a first guess
+    of the image and sharpen it. If all outputs are 0, the distribution is a logistic
+    with centre `base` and scale `spread`.
 
     Args:
-        levels: How many values a channel has: 0 to `levels - 1`.
-        spread: About how far pixels lie from `base`, in levels: `levels / 8`.
+        levels: Number of values per channel. Values are from 0 to `levels - 1`.
+        spread: Scale that an output of 0 stands for, in levels: about the distance of
+            pixels from the first guess `base`. None stands for `levels / 8`; a good
+            first guess needs a smaller one.
 
     Example:
 
@@ -40,39 +43,39 @@ class CategoricalPixels(PixelLikelihood):
 
     @property
     def parameters(self) -> int:
-        """How many numbers a pixel needs."""
+        """Number of outputs that the network needs per pixel."""
         return self.channels * (self.levels + 1)
 
     def log_prob(
         self, outputs: ArrayLike, images: ArrayLike, base: ArrayLike | None = None
     ) -> tf.Tensor:
-        """Log probability of each pixel, its channels together.
+        """Returns the log probability of each pixel, all its channels together.
 
         Args:
-            outputs: [B, H, W, parameters] floats.
-            images: [B, H, W, 3] integers from 0 to `levels - 1`.
-            base: [B, H, W, 3] first guess of the values, in 0 to `levels - 1`. None
-                means mid-grey.
+            outputs: Floats `[B, H, W, parameters]`.
+            images: Integers `[B, H, W, 3]` from 0 to `levels - 1`.
+            base: First guess of the images, floats `[B, H, W, 3]` from 0 to
+                `levels - 1`. None for mid-grey.
 
         Returns:
-            [B, H, W] float32, in nats.
+            Float32 `[B, H, W]`, in nats.
         """
         logits = self._logits(outputs, base)
         images = self._check_images(images, outputs)
-        # One kernel for the loss and its gradient: no second table of log
-        # probabilities is held for the backward pass.
+        # One kernel computes the loss and its gradient, so that no second table of log
+        # probabilities is kept for the backward pass.
         nats = ops.sparse_categorical_crossentropy(images, logits, from_logits=True)
         return -ops.sum(nats, axis=-1)
 
     def mean(self, outputs: ArrayLike, base: ArrayLike | None = None) -> tf.Tensor:
-        """Expected value of each channel.
+        """Returns the expected value of each channel.
 
         Args:
-            outputs: [B, H, W, parameters] floats.
-            base: As in `log_prob`.
+            outputs: Floats `[B, H, W, parameters]`.
+            base: First guess of the images, as in `log_prob`.
 
         Returns:
-            [B, H, W, 3] float32 in 0 to `levels - 1`.
+            Float32 `[B, H, W, 3]` from 0 to `levels - 1`.
         """
         p = ops.softmax(self._logits(outputs, base))
         return ops.matmul(p, np.arange(self.levels, dtype="float32"))
@@ -80,22 +83,22 @@ class CategoricalPixels(PixelLikelihood):
     def sample(
         self, outputs: ArrayLike, seed: ArrayLike, base: ArrayLike | None = None
     ) -> tf.Tensor:
-        """Draws an image.
+        """Draws images.
 
         Args:
-            outputs: [B, H, W, parameters] floats.
-            seed: Two integers. The same seed gives the same image.
-            base: As in `log_prob`.
+            outputs: Floats `[B, H, W, parameters]`.
+            seed: Two integers. The same seed gives the same images.
+            base: First guess of the images, as in `log_prob`.
 
         Returns:
-            [B, H, W, 3] int32 in 0 to `levels - 1`.
+            Int32 `[B, H, W, 3]` from 0 to `levels - 1`.
         """
         p = ops.softmax(self._logits(outputs, base))
         uniforms = self._uniforms(outputs, self.channels, seed)
         return draw(p, uniforms[..., None], axis=-1)
 
     def _logits(self, outputs, base):
-        """[..., channels, levels]."""
+        """Returns the logits of all levels, [..., channels, levels]."""
         outputs = self._check_outputs(outputs)
         base = self._check_base(base, outputs)
         logits, scales = ops.split(outputs, [self.channels * self.levels], axis=-1)
@@ -105,10 +108,10 @@ class CategoricalPixels(PixelLikelihood):
 
 
 def _log_logistic(centre, inverse_scale, levels):
-    """Log density of a logistic at every level, [..., levels], but for a constant.
+    """Returns the log density of a logistic at every level, up to a constant.
 
-    With the chain rule by hand nothing of the result's size is held for the backward
-    pass, where automatic gradients would hold four.
+    The gradient is written by hand, so that no tensor of the size of the result,
+    [..., levels], is kept for the backward pass. Automatic gradients would keep four.
     """
     grid = np.linspace(-1.0, 1.0, levels, dtype="float32")
 
@@ -120,7 +123,7 @@ def _log_logistic(centre, inverse_scale, levels):
         z = ops.abs(standardized(centre, inverse_scale))
 
         def grad(upstream):
-            # The derivative of the log density in z is -tanh(z / 2).
+            # The derivative of the log density by z is -tanh(z / 2).
             z = standardized(centre, inverse_scale)
             slope = upstream * ops.tanh(0.5 * z)
             total = ops.sum(slope, axis=-1)

@@ -1,4 +1,6 @@
-"""The discretized mixture of logistics of PixelCNN++."""
+"""LogisticMixture: the discretized mixture of logistics of PixelCNN++."""
+
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -11,22 +13,27 @@ from keras_vqem.layers.likelihoods.pixel_likelihood import PixelLikelihood, draw
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class LogisticMixture(PixelLikelihood):
-    """A mixture of logistics, cut into levels, whose channels know of each other.
+    """A discretized mixture of logistics with dependent channels, from PixelCNN++.
 
-    One of `num_mixtures` components is chosen for the whole pixel. In it each channel
-    is a logistic rounded to the nearest level; the lowest and the highest level take
-    the tails. The mean of green depends linearly on red, and that of blue on red and
-    green, so a pixel's channels are not independent even within a component.
+    One of `num_mixtures` components is chosen for the whole pixel. Within a component,
+    each channel is a logistic that is rounded to the nearest level; the lowest and the
+    highest level take the tails. The mean of green depends linearly on red, and the
+    mean of blue on red and green. The channels of a pixel are therefore dependent even
+    within a component.
 
-    The numbers of a pixel are, each kind with the components innermost:
-    `num_mixtures` logits; means of red, green and blue, in multiples of `spread` and to
-    be added to `base`; logarithms of the three scales, also in multiples of `spread`;
-    and three couplings before their tanh: red to green, red to blue, green to blue.
+    The outputs for a pixel are, in this order and each with the components innermost:
+
+    - the `num_mixtures` logits of the components;
+    - the means of red, green and blue, in multiples of `spread` and relative to `base`;
+    - the logarithms of the scales of red, green and blue, in multiples of `spread`;
+    - the couplings, before their tanh, of red to green, red to blue and green to blue.
 
     Args:
-        num_mixtures: How many components.
-        levels: How many values a channel has: 0 to `levels - 1`.
-        spread: About how far pixels lie from `base`, in levels: `levels / 8`.
+        num_mixtures: Number of components of the mixture.
+        levels: Number of values per channel. Values are from 0 to `levels - 1`.
+        spread: Scale that an output of 0 stands for, in levels: about the distance of
+            pixels from the first guess `base`. None stands for `levels / 8`; a good
+            first guess needs a smaller one.
 
     Example:
 
@@ -52,25 +59,25 @@ class LogisticMixture(PixelLikelihood):
 
     @property
     def parameters(self) -> int:
-        """How many numbers a pixel needs."""
+        """Number of outputs that the network needs per pixel."""
         return (1 + 3 * self.channels) * self.num_mixtures
 
     def log_prob(
         self, outputs: ArrayLike, images: ArrayLike, base: ArrayLike | None = None
     ) -> tf.Tensor:
-        """Log probability of each pixel, its channels together.
+        """Returns the log probability of each pixel, all its channels together.
 
         Args:
-            outputs: [B, H, W, parameters] floats.
-            images: [B, H, W, 3] integers from 0 to `levels - 1`.
-            base: [B, H, W, 3] first guess of the values, in 0 to `levels - 1`. None
-                means mid-grey.
+            outputs: Floats `[B, H, W, parameters]`.
+            images: Integers `[B, H, W, 3]` from 0 to `levels - 1`.
+            base: First guess of the images, floats `[B, H, W, 3]` from 0 to
+                `levels - 1`. None for mid-grey.
 
         Returns:
-            [B, H, W] float32, in nats.
+            Float32 `[B, H, W]`, in nats.
         """
         logits, means, scales, couplings = self._split(outputs)
-        # Not by `_rows`: TensorFlow logs an error when it transposes integers.
+        # Not by `_rows`, because TensorFlow logs an error when it transposes integers.
         images = ops.unstack(self._check_images(images, outputs), axis=-1)
         images = ops.reshape(ops.stack(images), (self.channels, 1, -1))
         base = self._base_rows(outputs, base)
@@ -83,10 +90,12 @@ class LogisticMixture(PixelLikelihood):
         half_bin = inverse * (1.0 / (self.levels - 1))
         not_first = ops.cast(images > 0, "float32")
         not_last = ops.cast(images < self.levels - 1, "float32")
-        # With the bin's edges at a > b a level has probability
-        #   s(a) - s(b) = s(a) s(-b) (1 - exp(b - a)),  s the logistic function,
-        # whose log never cancels, where the difference would underflow far from the
-        # mean. The first level has no lower edge, the last no upper one.
+        # With s the logistic function and a > b the edges of its bin, the probability
+        # of a level is
+        #   s(a) - s(b) = s(a) s(-b) (1 - exp(b - a)).
+        # The logarithm of the product has no cancellation, whereas the difference would
+        # underflow far from the mean. The first level has no lower edge, and the last
+        # level has no upper edge.
         channels = (
             (not_first * not_last) * ops.log(-ops.expm1(-2.0 * half_bin))
             - not_last * ops.softplus(-z - half_bin)
@@ -97,19 +106,20 @@ class LogisticMixture(PixelLikelihood):
         return ops.reshape(nats, ops.shape(outputs)[:-1])
 
     def mean(self, outputs: ArrayLike, base: ArrayLike | None = None) -> tf.Tensor:
-        """Expected value of each channel, approximately.
+        """Returns the expected value of each channel, approximately.
 
-        In each component green is centred as if red took its expected value, and blue
-        as if red and green did. This neglects how the tails cut off at the first and
-        last level depend on the channels before, and the rounding to levels: exact but
-        for components narrower than a level or much beyond the range.
+        Within a component, the mean of green is computed as if red had its expected
+        value, and the mean of blue as if red and green had theirs. This neglects the
+        rounding to levels, and that the tails cut off at the first and last level
+        depend on the earlier channels. The result is exact except for components that
+        are narrower than a level or reach far beyond the range.
 
         Args:
-            outputs: [B, H, W, parameters] floats.
-            base: As in `log_prob`.
+            outputs: Floats `[B, H, W, parameters]`.
+            base: First guess of the images, as in `log_prob`.
 
         Returns:
-            [B, H, W, 3] float32 in 0 to `levels - 1`.
+            Float32 `[B, H, W, 3]` from 0 to `levels - 1`.
         """
         logits, means, scales, couplings = self._split(outputs)
         base = self._base_rows(outputs, base)
@@ -117,8 +127,8 @@ class LogisticMixture(PixelLikelihood):
         residuals, values = [], []
         for c in range(self.channels):
             centre = base[c] + _centre(c, means, couplings, residuals)
-            # The mean of a logistic clipped to [-1, 1] is -1 plus the integral of its
-            # upper tail from -1 to 1.
+            # The mean of a logistic clipped to [-1, 1] is -1 plus the integral, from -1
+            # to 1, of the probability to exceed a value.
             upper = ops.softplus((centre + 1.0) / scales[c])
             lower = ops.softplus((centre - 1.0) / scales[c])
             expected = scales[c] * (upper - lower) - 1.0
@@ -129,15 +139,15 @@ class LogisticMixture(PixelLikelihood):
     def sample(
         self, outputs: ArrayLike, seed: ArrayLike, base: ArrayLike | None = None
     ) -> tf.Tensor:
-        """Draws an image.
+        """Draws images.
 
         Args:
-            outputs: [B, H, W, parameters] floats.
-            seed: Two integers. The same seed gives the same image.
-            base: As in `log_prob`.
+            outputs: Floats `[B, H, W, parameters]`.
+            seed: Two integers. The same seed gives the same images.
+            base: First guess of the images, as in `log_prob`.
 
         Returns:
-            [B, H, W, 3] int32 in 0 to `levels - 1`.
+            Int32 `[B, H, W, 3]` from 0 to `levels - 1`.
         """
         logits, means, scales, couplings = self._split(outputs)
         base = self._base_rows(outputs, base)
@@ -150,23 +160,24 @@ class LogisticMixture(PixelLikelihood):
             noise = scales[c] * (ops.log(u) - ops.log(1.0 - u))
             drawn = base[c] + _centre(c, means, couplings, residuals) + noise
             drawn = ops.sum(chosen * drawn, axis=0, keepdims=True)
-            # `log_prob` couples to levels, so the next channel must see this one's.
+            # Couplings in `log_prob` act on levels, so that the next channel must
+            # depend on the rounded value of this one.
             level = ops.round(self._from_unit(drawn))
             residuals.append(self._to_unit(level) - base[c])
             values.append(level[0])
         return ops.cast(self._pixels(values, outputs), "int32")
 
     def _split(self, outputs):
-        """Logits [M, N] and, channel first, lists of means, scales and couplings.
+        """Returns logits [M, N], and means, scales and couplings with channels first.
 
-        Inside, the N pixels come last: on a CPU rows of a few components are slow, all
-        the more so where a pixel's value meets each of them.
+        The N pixels come last, because rows of a few components are slow on a CPU,
+        above all where the value of a pixel is compared with each component.
         """
         outputs = self._check_outputs(outputs)
         count, M = self.channels * self.num_mixtures, self.num_mixtures
         parts = ops.split(outputs, [M, M + count, M + 2 * count], axis=-1)
         logits, means, scales, couplings = (self._rows(part) for part in parts)
-        # Split, not sliced: each slice's gradient would be a table of its own.
+        # Split, not sliced, because the gradient of each slice would be a full table.
         means = ops.split(self._unit_spread * means, self.channels)
         scales = ops.reshape(self._scale(scales), (self.channels, M, -1))
         couplings = ops.split(ops.tanh(couplings), self.channels)
@@ -179,29 +190,30 @@ class LogisticMixture(PixelLikelihood):
         return self._rows(base)[:, None]
 
     def _rows(self, values):
-        """[..., n] to [n, N]."""
+        """Reshapes [..., n] to [n, N]."""
         return ops.transpose(ops.reshape(values, (-1, values.shape[-1])))
 
     def _pixels(self, values, outputs):
-        """Three [N] to [..., 3]."""
+        """Reshapes three tensors [N] to [..., 3]."""
         shape = (*ops.shape(outputs)[:-1], self.channels)
         return ops.reshape(ops.stack(values, axis=-1), shape)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"num_mixtures": self.num_mixtures, **super().get_config()}
 
 
 def _softmax(logits):
-    # ops.softmax warns of a single component.
+    # Not ops.softmax, which warns if there is a single component.
     return ops.exp(logits - ops.logsumexp(logits, axis=0, keepdims=True))
 
 
 def _centre(channel, means, couplings, residuals):
-    """Means [M, N] of a channel, relative to its base.
+    """Returns the means [M, N] of a channel, relative to its base.
 
-    Couplings act on how far earlier channels lie from their base: with mid-grey, 0,
-    these are the values themselves, as in the paper; with any other, a right guess of
-    red leaves the means of green and blue where their own guesses put them.
+    Couplings act on the differences between earlier channels and their base. If the
+    base is mid-grey, which is 0, the differences are the values themselves, as in the
+    paper. With any other base, a correct guess of red does not change the means of
+    green and blue.
     """
     centre = means[channel]
     first = channel * (channel - 1) // 2

@@ -1,33 +1,34 @@
-"""What the distributions over pixels share: units, scales, noise and checks.
+"""PixelLikelihood: base class of the distributions over pixels.
 
-Inside, pixel values 0 .. levels - 1 are mapped to [-1, 1], so that mid-grey is 0 and
-a network's outputs mean the same for any number of levels.
+Inside, pixel values from 0 to levels - 1 are mapped to [-1, 1], so that mid-grey is 0
+and the outputs of a network mean the same for any number of levels.
 """
 
 import math
+from typing import Any
 
 import tensorflow as tf
 from keras import ops
 
 from keras_vqem.checks import integers, whole_number
 
-# Bounds of log-scales, in [-1, 1] units. At the lower one a logistic lies within one
-# of 256 levels (PixelCNN++ has the same bound); at the upper one it is flat.
+# Bounds of the logarithms of scales, in [-1, 1] units. At the lower bound, a logistic
+# lies within one of 256 levels (PixelCNN++ has the same bound). At the upper bound, it
+# is flat.
 LOG_SCALES = (-7.0, 7.0)
 
 
 class PixelLikelihood:
-    """Base class: a distribution over colours, from `parameters` numbers a pixel.
+    """Base class: a distribution over colours, with `parameters` numbers per pixel.
 
-    It has no weights. Subclasses define `parameters`, `log_prob`, `mean` and
-    `sample`.
+    It has no weights. Subclasses define `parameters`, `log_prob`, `mean` and `sample`.
 
     Args:
-        levels: How many values a channel has: 0 to `levels - 1`.
-        spread: About how far pixels lie from the first guess, in levels: the scale
-            that outputs of 0 stand for, `levels / 8` by default. With a good first
-            guess it should be small, or training starts with finding that out, and
-            each of its steps moves the means by too much.
+        levels: Number of values per channel. Values are from 0 to `levels - 1`.
+        spread: Scale that an output of 0 stands for, in levels: about the distance of
+            pixels from the first guess `base`. None stands for `levels / 8`. With a
+            good first guess it should be small. Otherwise, training has to begin by
+            making the scales smaller, and each of its steps moves the means too far.
     """
 
     channels = 3
@@ -36,43 +37,46 @@ class PixelLikelihood:
         self.levels = whole_number("levels", levels, 2, "8-bit images have 256.")
         self.spread = self.levels / 8 if spread is None else float(spread)
         if not self.spread > 0:
-            raise ValueError(f"`spread` must be more than 0, received {spread!r}.")
+            raise ValueError(
+                f"`spread` must be more than 0, received {spread!r}. Use None for "
+                f"levels / 8."
+            )
         # The same in [-1, 1] units.
         self._unit_spread = self.spread * 2 / (self.levels - 1)
 
     def _to_unit(self, values):
-        """0 .. levels - 1 to [-1, 1]."""
+        """Maps values from 0 to levels - 1 to [-1, 1]."""
         return ops.cast(values, "float32") * (2.0 / (self.levels - 1)) - 1.0
 
     def _from_unit(self, values):
-        """[-1, 1] to 0 .. levels - 1, not rounded; what lies outside is clipped."""
+        """Maps [-1, 1] to 0 to levels - 1, clipping but not rounding."""
         values = (values + 1.0) * ((self.levels - 1) / 2)
         return ops.clip(values, 0.0, self.levels - 1.0)
 
     def _scale(self, outputs):
-        """Positive scales in [-1, 1] units; an output of 0 stands for `spread`."""
+        """Returns scales in [-1, 1] units; an output of 0 stands for `spread`."""
         start = math.log(self._unit_spread)
         return ops.exp(ops.clip(outputs + start, *LOG_SCALES))
 
     def _check_outputs(self, outputs):
-        """`outputs` as float32."""
+        """Returns `outputs` as float32."""
         outputs = ops.convert_to_tensor(outputs)
         if outputs.shape[-1] != self.parameters:
             raise ValueError(
-                f"{type(self).__name__} needs {self.parameters} numbers a pixel, "
-                f"received `outputs` of shape {tuple(outputs.shape)}. Let the "
-                f"network's last layer have `parameters` = {self.parameters} units."
+                f"{type(self).__name__} needs {self.parameters} numbers per pixel, "
+                f"received `outputs` of shape {tuple(outputs.shape)}. Give the last "
+                f"layer of the network `parameters` = {self.parameters} units."
             )
         return ops.cast(outputs, "float32")
 
     def _check_images(self, images, outputs):
-        """`images` as int32."""
+        """Returns `images` as int32."""
         images = integers("images", images, self.levels - 1)
         self._check_channels("images", images, outputs)
         return ops.cast(images, "int32")
 
     def _check_base(self, base, outputs):
-        """`base` in [-1, 1] units, or None for mid-grey."""
+        """Returns `base` in [-1, 1] units, or None for mid-grey."""
         if base is None:
             return None
         base = ops.convert_to_tensor(base)
@@ -87,13 +91,13 @@ class PixelLikelihood:
         )
         if not fits or given[-1] != self.channels:
             raise ValueError(
-                f"`{name}` must have shape {expected} to go with `outputs` of shape "
-                f"{tuple(outputs.shape)}, received {given}. The channels come last: "
-                f"give grey images as three equal ones."
+                f"`{name}` must have shape {expected} for `outputs` of shape "
+                f"{tuple(outputs.shape)}, received {given}. Channels come last; for "
+                f"grey images, repeat the channel three times."
             )
 
     def _uniforms(self, outputs, count, seed):
-        """[..., count] uniform noise, inside (0, 1) and symmetric about a half."""
+        """Draws uniforms [..., count] inside (0, 1), symmetric about one half."""
         seed = ops.cast(seed, "int32")
         if tuple(seed.shape) != (2,):
             raise ValueError(
@@ -101,28 +105,28 @@ class PixelLikelihood:
                 f"For example seed=(0, 1)."
             )
         shape = (*ops.shape(outputs)[:-1], count)
-        # Named, since what "auto_select" means depends on where the graph runs.
+        # The default, "auto_select", depends on the device that runs the graph.
         noise = tf.random.stateless_uniform(shape, seed, alg="philox")
         return noise + 2.0**-24
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"levels": self.levels, "spread": self.spread}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> "PixelLikelihood":
         return cls(**config)
 
 
-def draw(weights, uniforms, axis):
-    """Indices drawn in proportion to `weights` along `axis`, by inverse CDF.
+def draw(weights: tf.Tensor, uniforms: tf.Tensor, axis: int) -> tf.Tensor:
+    """Draws indices along an axis with probabilities proportional to weights.
 
     Args:
-        weights: Numbers of at least 0, not all 0 along `axis`.
-        uniforms: Noise in (0, 1), with size 1 along `axis`.
-        axis: The axis to draw from.
+        weights: Numbers of at least 0 that are not all 0 along `axis`.
+        uniforms: Uniform noise in (0, 1), with size 1 along `axis`.
+        axis: Axis to draw from.
 
     Returns:
-        int32 indices, without `axis`.
+        Indices, int32, in the shape of `weights` without `axis`.
     """
     cdf = ops.cumsum(weights, axis=axis)
     total = ops.take(cdf, [weights.shape[axis] - 1], axis=axis)

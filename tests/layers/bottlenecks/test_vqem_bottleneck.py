@@ -228,7 +228,7 @@ def test_metrics_carry_the_name_a_user_gave():
         ({"temperature": -1.0}, "above 0"),
         ({"decay": 1.0}, "trainable=False"),
         ({"commitment_weight": -1}, "Use 0"),
-        ({"dead_code_threshold": 1.0}, "share of the average"),
+        ({"dead_code_threshold": 1.0}, "fraction of the average"),
         ({"groups": 0}, "at least 1"),
         ({"groups": "slices"}, "Slices, SharedSlices"),
         ({"num_codes": None}, "at least 2"),
@@ -253,9 +253,9 @@ def test_wrong_inputs(rng):
         layer(np.zeros((2, 5), "float32"))
     with pytest.raises(ValueError, match="built for vectors of size 4"):
         layer.encode(np.zeros((2, 5), "float32"))
-    with pytest.raises(ValueError, match="one value a vector"):
+    with pytest.raises(ValueError, match="one value per vector"):
         layer(np.zeros((2, 3, 4), "float32"), mask=np.ones(2, bool))
-    with pytest.raises(ValueError, match="one value a vector"):
+    with pytest.raises(ValueError, match="one value per vector"):
         layer(np.zeros((2, 3, 4), "float32"), mask=[[True], [False]])
     with pytest.raises(ValueError, match="at least 1"):
         layer.sample(np.zeros((2, 4), "float32"), 0)
