@@ -35,8 +35,9 @@ def entries():
 
     Example:
 
-    >>> [entry.name for entry in keras_vqem.zoo.entries()]  # doctest: +ELLIPSIS
-    [...]
+    >>> models = {entry.name: entry.model for entry in keras_vqem.zoo.entries()}
+    >>> models["cifar10_em"]
+    'ImageVQVAE'
     """
     return [_entry(name) for name in preset.shipped()]
 

@@ -31,8 +31,8 @@ class ImageDecompressor(keras.layers.Layer):
 
         - `features`: `[B, H, W, channels]`, where `H` and `W` are
           `2 ** num_decompress_steps` times the numbers of rows and columns.
-        - `base`: None. Unlike `PatchDecompressor`, this layer makes no first guess of
-          the pixels.
+        - `base`: First guess of the pixels `[B, H, W, 3]`: mid-grey, which is 0,
+          everywhere. `PatchDecompressor` makes a better guess.
 
     Example:
 
@@ -85,7 +85,7 @@ class ImageDecompressor(keras.layers.Layer):
             x = block(x)
         for stage in self.stages:
             x = stage(ops.relu(x))
-        return ops.relu(x), None
+        return ops.relu(x), ops.zeros((*ops.shape(x)[:-1], 3), dtype=x.dtype)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -77,7 +77,7 @@ class LocalAttention(CachedAttention):
         scores = ops.cast(scores, "float32") + _bias(block_length, ops.shape(scores)[1])
         weights = ops.cast(tf.nn.softmax(scores, axis=-1), values.dtype)
         found = ops.transpose(ops.matmul(weights, values), (0, 1, 3, 2, 4))
-        found = ops.reshape(found, (batch, -1, width))[:, :length]
+        found = ops.reshape(found, ops.shape(padded))[:, :length]
         return self.to_output(found)
 
     def _blocks(self, x, block_length):

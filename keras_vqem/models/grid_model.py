@@ -1,5 +1,7 @@
 """What the autoregressive models of symbols on a grid share."""
 
+import os
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -25,6 +27,7 @@ class GridModel(TaskModel):
     """
 
     input_name: str  # key of the symbols in a dict of inputs
+    symbol_dtype = "int32"  # of symbols in an exported model
     metric_name: str  # of bits per symbol
 
     def __init__(
@@ -336,6 +339,40 @@ class GridModel(TaskModel):
             cells.append(np.minimum(first + np.arange(slots), reach))
             places.append(np.concatenate(cells))
         return reach, np.stack(places).astype("int32")
+
+    # Export.
+
+    def export(self, filepath: str | os.PathLike) -> None:
+        """Writes a SavedModel that TensorFlow Serving loads as it is.
+
+        Its signatures, with any number of grids B; the symbols go by the name that they
+        have in the inputs of the model:
+
+        - `serving_default`: symbols [B, rows, columns, slots] to `logits` [B, rows,
+          columns, slots, num_symbols];
+        - `sample`: `seed`, int32 [B, 2], to the symbols of B grids.
+
+        Args:
+            filepath: Folder to write to. TensorFlow Serving expects its name to be a
+                version number, such as `models/prior/1`.
+        """
+        if not self.built:
+            self.build()
+        name = self.input_name
+
+        def serve(symbols):
+            # A symbol that does not exist fails no other row.
+            symbols = ops.clip(symbols, 0, self.num_symbols - 1)
+            return {"logits": self({name: symbols})}
+
+        def sample(seed):
+            return {name: self.sample(ops.shape(seed)[0], seed)}
+
+        symbols = tf.TensorSpec([None, *self.grid], self.symbol_dtype, name=name)
+        seed = tf.TensorSpec([None, 2], "int32", name="seed")
+        self._export(
+            filepath, {"serve": (serve, [symbols]), "sample": (sample, [seed])}
+        )
 
     def get_config(self):
         return {

@@ -73,15 +73,11 @@ class ImageAutoencoder(TaskModel):
     def _decompress(self, latents):
         """The likelihood's numbers, and the pixels that they are centred on."""
         features, base = self.decompressor(latents)
-        if base is not None:
-            base = (ops.cast(base, "float32") + 1.0) * 127.5
-        return self.head(features), base
+        return self.head(features), (ops.cast(base, "float32") + 1.0) * 127.5
 
     def call(self, inputs, training=None):
         found = self.bottleneck(self.compressed(inputs["images"]), training=training)
         outputs, base = self._decompress(found["quantized"])
-        if base is None:
-            base = ops.full((*ops.shape(outputs)[:-1], 3), 127.5, dtype="float32")
         return {"outputs": outputs, "base": base, **found}
 
     # Training.

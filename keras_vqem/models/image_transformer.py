@@ -48,6 +48,7 @@ class ImageTransformer(GridModel):
     """
 
     input_name = "images"
+    symbol_dtype = "uint8"
     metric_name = "bits_per_dim"
 
     def __init__(

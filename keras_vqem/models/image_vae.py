@@ -20,7 +20,7 @@ class ImageVAE(ImageAutoencoder):
             columns, D]: `keras_vqem.layers.ImageCompressor` or `PatchCompressor`.
         bottleneck: A `keras_vqem.layers.GaussianBottleneck`.
         decompressor: Layer from latents to features of each pixel and a first guess of
-            the pixels or None: `ImageDecompressor` or `PatchDecompressor`.
+            the pixels: `ImageDecompressor` or `PatchDecompressor`.
         likelihood: `keras_vqem.layers.CategoricalPixels` or `LogisticMixture`.
         image_size: `(height, width)` of the images.
         **kwargs: Arguments of `keras.Model`.

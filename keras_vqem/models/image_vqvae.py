@@ -31,7 +31,7 @@ class ImageVQVAE(ImageAutoencoder):
         bottleneck: A `keras_vqem.layers.DiscreteBottleneck`, such as `VQEMBottleneck`.
             With a `GaussianBottleneck` use `ImageVAE`.
         decompressor: Layer from what the bottleneck gives to features of each pixel
-            and a first guess of the pixels or None: `ImageDecompressor` or
+            and a first guess of the pixels: `ImageDecompressor` or
             `PatchDecompressor`.
         likelihood: `keras_vqem.layers.CategoricalPixels` or `LogisticMixture`.
         image_size: `(height, width)`.

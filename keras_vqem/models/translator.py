@@ -150,7 +150,7 @@ class Translator(TaskModel):
 
     def get_compile_config(self):
         config = super().get_compile_config()
-        if config is not None:
+        if config:  # Empty if not compiled, and must stay so.
             config["label_smoothing"] = self.label_smoothing
         return config
 

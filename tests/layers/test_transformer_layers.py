@@ -1,6 +1,5 @@
 """Attention, encoder and decoder: against NumPy, step by step, and under masks."""
 
-import keras
 import numpy as np
 import pytest
 
@@ -163,28 +162,3 @@ def test_decompressor_doubles_and_ignores_padding(rng):
     longer = np.concatenate([x, rng.normal(size=(1, 3, 8))], axis=1).astype("float32")
     found = layer(longer, mask=np.arange(5)[None] < 2)
     np.testing.assert_allclose(found[:, :8], alone, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "layer",
-    [
-        layers.CachedAttention(2),
-        layers.FeedForward(16),
-        layers.TransformerEncoder(1, num_heads=2, intermediate_dim=16, dropout=0.1),
-        layers.TransformerDecoder(1, num_heads=2, intermediate_dim=16, causal=False),
-        layers.LocalAttention(2, block_length=4),
-        layers.LocalTransformer(1, num_heads=2, intermediate_dim=16, block_length=4),
-        layers.SequenceCompressor(2, dropout=0.1, num_heads=2),
-        layers.SequenceDecompressor(2, dropout=0.1),
-        layers.TiedEmbedding(10, 8),
-    ],
-    ids=lambda layer: type(layer).__name__,
-)
-def test_config_makes_the_same_layer(layer):
-    config = keras.saving.serialize_keras_object(layer)
-    again = keras.saving.deserialize_keras_object(config)
-    assert again.get_config() == layer.get_config()
-    layer.build((None, None, 8))
-    again.build((None, None, 8))
-    shapes = [weight.shape for weight in layer.weights]
-    assert shapes and [weight.shape for weight in again.weights] == shapes

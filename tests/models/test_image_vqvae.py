@@ -15,7 +15,6 @@ from keras_vqem.layers import patch_start
 from keras_vqem.layers.patch_compressor import to_patches
 from keras_vqem.models import GridTransformer, ImageVAE, ImageVQVAE
 from keras_vqem.serving import write_warmup
-from tests.models import replicas
 
 
 def make_model(bottleneck=None, likelihood=None, **kwargs):
@@ -415,16 +414,3 @@ def test_an_exported_vae_does_what_the_model_does(images, tmp_path):
         call["decode"](latents=latents),
     ):
         assert np.abs(np.asarray(found["images"], int) - expected).max() <= 1
-
-
-@pytest.mark.parametrize("kind", ["autoencoder", "prior"])
-def test_two_replicas_train_as_one(images, strategy, kind):
-    def make():
-        keras.utils.set_random_seed(0)
-        if kind == "prior":
-            return GridTransformer((2, 2, 3), 8, 8, 1, 2, 16, block_length=4)
-        return make_model(layers.VQEMBottleneck(8, groups=layers.Slices(3), seed=0))
-
-    symbols = np.random.default_rng(0).integers(8, size=(24, 2, 2, 3))
-    inputs = {"symbols": symbols} if kind == "prior" else {"images": images[:24]}
-    replicas.assert_two_train_as_one(strategy, make, inputs, learning_rate=0.1)

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vqem import layers, models
-from tests.models import replicas, small
+from tests.models import small
 
 BOTTLENECKS = {
     "hard_em": lambda: layers.VQEMBottleneck(16, decay=0.9, seed=1),
@@ -277,17 +277,6 @@ def test_it_learns_to_copy(rng):
     assert np.mean([a == b for a, b in zip(found, texts, strict=True)]) > 0.95
 
 
-def test_saved_model_is_the_same_in_a_new_object(trained, rng, tmp_path):
-    trained.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    inputs = small.batch(rng)
-    np.testing.assert_array_equal(trained(inputs)["logits"], again(inputs)["logits"])
-    np.testing.assert_array_equal(
-        trained.translate_ids(inputs["source_ids"], num_beams=2),
-        again.translate_ids(inputs["source_ids"], num_beams=2),
-    )
-
-
 def test_repeats_are_dropped_and_nothing_else(trained, rng):
     source_ids = small.sentences(rng, 6, 7)
     whole = trained.translate_ids(source_ids, min_codes=3).numpy()
@@ -328,15 +317,3 @@ def test_half_precision_with_rows_of_padding(policy, rng):
     loss = model.compute_loss(x=inputs, y_pred=outputs)
     assert loss.dtype == "float32" and np.isfinite(loss)
     assert model.translate_ids(inputs["source_ids"], max_codes=2).shape[0] == 8
-
-
-@pytest.mark.slow
-def test_two_replicas_train_as_one(rng, strategy):
-    replicas.assert_two_train_as_one(
-        strategy,
-        lambda: small.latent_nmt(num_encoder_layers=1, num_decoder_layers=1),
-        small.batch(rng, rows=8),
-        learning_rate=0.1,
-        atol=5e-5,
-        rtol=1e-3,
-    )

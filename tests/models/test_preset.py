@@ -88,31 +88,6 @@ def test_half_precision_is_rounded_and_smaller(translator, tmp_path):
     assert stored == {"float16", "int32"}  # the number of steps is exact
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        models.GridTransformer((2, 2, 2), 4, 8, 1, 2, 16, block_length=4),
-        models.ImageTransformer(
-            4, 4, hidden_dim=8, num_layers=1, num_heads=2, intermediate_dim=16
-        ),
-        models.ImageVQVAE(
-            layers.PatchCompressor(8, channels=8),
-            layers.VQEMBottleneck(4, groups=layers.Slices(2), initializer="zeros"),
-            layers.PatchDecompressor(channels=8, pixel_channels=8),
-            layers.LogisticMixture(2),
-            image_size=(8, 8),
-        ),
-    ],
-    ids=lambda model: type(model).__name__,
-)
-def test_image_models_come_back(model, tmp_path):
-    model.save_to_preset(tmp_path / "model")
-    again = type(model).from_preset(tmp_path / "model")
-    assert len(model.weights) == len(again.weights) > 0
-    for mine, other in zip(again.weights, model.weights, strict=True):
-        np.testing.assert_array_equal(mine, other)
-
-
 def test_saving_again_replaces_all_or_nothing(translator, folder, monkeypatch):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vqem import models
-from tests.models import replicas, small
+from tests.models import small
 
 
 def uncached_logits(model, source_ids, prefix):
@@ -164,18 +164,3 @@ def test_saved_model_is_the_same_in_a_new_object(rng, tmp_path):
     np.testing.assert_array_equal(model(inputs), again(inputs))
     assert again.label_smoothing == 0.2
     assert again.translate(["abc"]) == model.translate(["abc"])
-
-
-def test_a_loss_of_the_user_is_refused():
-    with pytest.raises(ValueError, match="its own loss"):
-        small.transformer().compile(loss="mse")
-
-
-@pytest.mark.slow
-def test_two_replicas_train_as_one(rng, strategy):
-    replicas.assert_two_train_as_one(
-        strategy,
-        lambda: small.transformer(num_encoder_layers=1, num_decoder_layers=1),
-        small.batch(rng, rows=8),
-        learning_rate=0.5,
-    )

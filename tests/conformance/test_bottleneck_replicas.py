@@ -1,11 +1,11 @@
-"""Every public layer on two replicas, against one replica with the whole batch."""
+"""Every bottleneck on two replicas, against one replica with the whole batch."""
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.conformance.cases import (
+from tests.conformance.bottleneck_cases import (
     CASES,
     DISCRETE,
     EMA,

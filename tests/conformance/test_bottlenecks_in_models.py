@@ -1,4 +1,4 @@
-"""Layers in models of other kinds: subclassed, compiled, masked, with two of them."""
+"""Bottlenecks in models of other kinds: subclassed, compiled, masked, two in one."""
 
 import keras
 import numpy as np
@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 from keras_vqem import layers
-from tests.conformance.cases import CASES, DIM, make_data
+from tests.conformance import checks
+from tests.conformance.bottleneck_cases import DIM, make_data
 
 
 class Autoencoder(keras.Model):
@@ -25,12 +26,6 @@ class Autoencoder(keras.Model):
         second = self.top(2 * x, training=training)["quantized"]
         rest = self.bottom(x - first, training=training)["quantized"]
         return self.out(first + second + rest)
-
-
-def test_every_public_layer_is_in_the_table():
-    in_table = {type(make()).__name__ for make in CASES.values()}
-    public = {n for n in layers.__all__ if n.endswith("Bottleneck")}
-    assert in_table == public - {"DiscreteBottleneck"}  # a base class
 
 
 @pytest.mark.parametrize(
@@ -86,11 +81,7 @@ def test_exported_subclassed_model_is_pure(tmp_path, rng):
     model.fit(x, x, verbose=0)
     model.export(tmp_path / "model", verbose=False)
     served = tf.saved_model.load(tmp_path / "model")
-    definition = served.signatures["serving_default"].graph.as_graph_def()
-    nodes = [*definition.node]
-    for function in definition.library.function:
-        nodes.extend(function.node_def)
-    assert not [node.op for node in nodes if "Assign" in node.op]
+    checks.assert_pure(served.signatures["serving_default"])
     np.testing.assert_allclose(
         served.serve(x), model.predict(x, verbose=0), rtol=1e-5, atol=1e-6
     )

@@ -1,4 +1,4 @@
-"""Every public layer on one device: built, trained, saved, compiled, masked, frozen."""
+"""Every bottleneck on one device: built, trained, saved, compiled, masked, frozen."""
 
 import json
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.conformance.cases import (
+from tests.conformance.bottleneck_cases import (
     CASES,
     DIM,
     DISCRETE,
@@ -23,7 +23,7 @@ from tests.conformance.cases import (
     state,
 )
 
-every_layer = pytest.mark.parametrize("name", CASES)
+every_bottleneck = pytest.mark.parametrize("name", CASES)
 
 
 def bottleneck_of(model):
@@ -36,7 +36,7 @@ def assert_same(first, second, **tolerance):
         np.testing.assert_allclose(first[key], second[key], err_msg=key, **tolerance)
 
 
-@every_layer
+@every_bottleneck
 def test_build_creates_all_state(name, rng):
     layer = CASES[name]()
     layer.build((None, None, DIM))
@@ -48,7 +48,7 @@ def test_build_creates_all_state(name, rng):
             assert variable.dtype == "float32"
 
 
-@every_layer
+@every_bottleneck
 def test_contract(name, rng):
     layer, x = make_layer(name), make_data(rng)
     trained = layer(x, training=True)
@@ -78,7 +78,7 @@ def test_contract(name, rng):
 
 
 @pytest.mark.parametrize("shape", [(7, DIM), (3, 4, DIM), (2, 3, 4, DIM)])
-@every_layer
+@every_bottleneck
 def test_any_rank(name, shape, rng):
     layer = make_layer(name)
     x = rng.normal(size=shape).astype("float32")
@@ -103,7 +103,7 @@ def test_fit_learns(name, rng):
     assert np.isfinite(list(results.values())).all()
 
 
-@every_layer
+@every_bottleneck
 def test_config_round_trip(name, rng):
     layer = make_layer(name, name="codes_of_mine")
     config = json.loads(json.dumps(layer.get_config()))
@@ -133,7 +133,7 @@ def test_keras_round_trip(name, rng, tmp_path):
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-@every_layer
+@every_bottleneck
 def test_mixed_precision(name, policy, rng):
     layer, x = make_layer(name, dtype=policy), tf.constant(make_data(rng))
     with tf.GradientTape() as tape:
@@ -164,7 +164,7 @@ def test_xla(name, rng):
     assert history["loss"][-1] < history["loss"][0]
 
 
-@every_layer
+@every_bottleneck
 def test_other_default_floats(name, rng):
     keras.config.set_floatx("float64")
     try:
@@ -188,7 +188,7 @@ def test_xla_computes_the_same(name, rng):
     assert_same(state(plain), state(compiled), rtol=1e-5, atol=1e-6)
 
 
-@every_layer
+@every_bottleneck
 def test_masked_positions_change_nothing(name, rng):
     x = make_data(rng)
     mask = rng.random(x.shape[:2]) < 0.6
@@ -231,7 +231,7 @@ def test_mask_equals_leaving_out(name, rng):
     assert metrics_a == pytest.approx(metrics_b, rel=1e-5)
 
 
-@every_layer
+@every_bottleneck
 def test_mask_arrives_from_keras(name, rng):
     # A Masking layer before it is enough, and the mask travels on.
     inputs = keras.Input((None, DIM))
@@ -247,7 +247,7 @@ def test_mask_arrives_from_keras(name, rng):
     assert metric_results(layer) == pytest.approx(metric_results(direct), rel=1e-6)
 
 
-@every_layer
+@every_bottleneck
 def test_inference_never_learns(name, rng):
     layer, x = make_layer(name), make_data(rng)
     layer(x, training=True)
@@ -258,7 +258,7 @@ def test_inference_never_learns(name, rng):
     assert_same(before, state(layer), atol=0)
 
 
-@every_layer
+@every_bottleneck
 def test_frozen_never_learns(name, rng):
     layer, x = make_layer(name), make_data(rng)
     layer(x, training=True)
@@ -269,7 +269,7 @@ def test_frozen_never_learns(name, rng):
     assert_same(before, state(layer), atol=0)
 
 
-@every_layer
+@every_bottleneck
 def test_non_finite_vectors_are_left_out_and_counted(name, rng):
     x = make_data(rng)
     bad = x.copy()
@@ -299,7 +299,7 @@ def test_non_finite_vectors_are_left_out_and_counted(name, rng):
     assert results == expected
 
 
-@every_layer
+@every_bottleneck
 def test_gradient_reaches_the_inputs(name, rng):
     layer, x = make_layer(name), tf.constant(make_data(rng))
     layer(x)

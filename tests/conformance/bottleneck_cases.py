@@ -1,9 +1,9 @@
 """Every bottleneck, by one table. A new one is a new row."""
 
 import keras
-import pytest
 
 from keras_vqem import layers
+from tests.conformance import checks
 
 DIM = 12
 POSITIONS = 6
@@ -69,10 +69,7 @@ KINDS = ("hard_em", "soft_em_slices", "vq", "gaussian")
 
 def one_of_each_kind(names):
     """Parameters of a test that takes long: all but a few of them are slow ones."""
-    return [
-        name if name in KINDS else pytest.param(name, marks=pytest.mark.slow)
-        for name in names
-    ]
+    return checks.slow_but(KINDS, names)
 
 
 def make_layer(case, **settings):

@@ -1,0 +1,185 @@
+"""Every public model, by one table. A new one is a new row."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import keras
+import numpy as np
+
+from keras_vqem import layers, models
+from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer
+
+SIZES = {"hidden_dim": 8, "num_heads": 2, "intermediate_dim": 12}
+TRANSLATOR = {
+    **SIZES,
+    "num_encoder_layers": 1,
+    "num_decoder_layers": 1,
+    "generation_config": {"num_beams": 2},
+    "dropout": 0.2,
+    "low_score": -2.0,
+}
+GRID = {**SIZES, "num_layers": 1, "block_length": 5, "dropout": 0.2, "vector_dim": 4}
+TEXTS = ["twenty-one", "", "ten past two"]
+
+
+class Case(NamedTuple):
+    """A model of the table.
+
+    `make` gives the model, not built. Its arguments, unless `make` is told others, are
+    not the defaults, so that one that is lost on the way is missed. `arguments` gives
+    the call arguments by name, from a random generator.
+    """
+
+    make: Callable
+    arguments: Callable
+    # What the default signature of an export is called with, and what it returns.
+    serving: Callable | None = None
+    # Outputs that are float32 under any policy.
+    float32: tuple = ()
+    # What `make` is told so that nothing is drawn in training; None if something is.
+    without_noise: dict | None = None
+
+
+def tokenizer():
+    corpus = ParallelCorpus.from_numbers(200)
+    lines = corpus.sources + corpus.targets
+    return SentencePieceTokenizer.train(lines, vocabulary_size=350)
+
+
+def sentences(rng, rows=8, length=7):
+    """Ids [rows, length] of sentences, the first of which is the longest."""
+    lengths = np.array([length, *rng.integers(2, length, rows - 1)])[:, None]
+    places = np.arange(length)
+    ids = rng.integers(3, 350, size=(rows, length))
+    ids = np.where(places == lengths - 1, 1, ids)
+    return np.where(places < lengths, ids, 0).astype("int32")
+
+
+def pairs(rng):
+    return {"inputs": {"source_ids": sentences(rng), "target_ids": sentences(rng)}}
+
+
+def integers(name, most, *shape):
+    def arguments(rng):
+        dtype = "uint8" if name == "images" else "int32"
+        return {"inputs": {name: rng.integers(most, size=(8, *shape)).astype(dtype)}}
+
+    return arguments
+
+
+def codes_and_memory(rng):
+    return {
+        "codes": rng.integers(6, size=(8, 4)).astype("int32"),
+        "memory": rng.normal(size=(8, 5, 8)).astype("float32"),
+        "memory_mask": np.arange(5) < rng.integers(1, 6, size=(8, 1)),
+    }
+
+
+def translating(model, arguments):
+    texts = np.array(TEXTS).astype(bytes)
+    return {"texts": texts}, {"translations": model.translate(TEXTS)}
+
+
+def reconstructing(model, arguments):
+    return arguments["inputs"], {"images": model.reconstruct(**arguments["inputs"])}
+
+
+def predicting(model, arguments):
+    return arguments["inputs"], {"logits": model(**arguments)}
+
+
+def bottleneck():
+    # Not from data: which vectors are drawn differs under XLA.
+    initializer = keras.initializers.RandomNormal(stddev=1.0, seed=0)
+    return layers.VQEMBottleneck(6, groups=2, decay=0.9, initializer=initializer)
+
+
+def transformer(**settings):
+    return models.Transformer(tokenizer(), **{**TRANSLATOR, **settings})
+
+
+def latent_nmt(**settings):
+    sizes = {
+        "num_compress_steps": 1,
+        "attend_source": True,
+        "num_predictor_layers": 1,
+        "bypass_steps": 3,
+        "predicted_share": 0.5,
+    }
+    return models.LatentNMT(
+        tokenizer(),
+        bottleneck(),
+        **{**TRANSLATOR, **sizes, **settings},
+    )
+
+
+def image_vqvae(**settings):
+    return models.ImageVQVAE(
+        layers.PatchCompressor(8, channels=4, num_blocks=1),
+        bottleneck(),
+        layers.PatchDecompressor(channels=4, num_blocks=1, pixel_channels=5),
+        layers.LogisticMixture(num_mixtures=2),
+        image_size=(8, 12),
+        prior=models.GridTransformer((2, 3, 2), 6, **GRID),
+        **settings,
+    )
+
+
+def image_vae(**settings):
+    return models.ImageVAE(
+        layers.ImageCompressor(6, channels=4, num_blocks=1, kernel_size=3),
+        layers.GaussianBottleneck(3, kl_weight=0.01, seed=0),
+        layers.ImageDecompressor(4, num_blocks=1, kernel_size=3),
+        layers.CategoricalPixels(),
+        image_size=(8, 12),
+        **settings,
+    )
+
+
+def latent_predictor(**settings):
+    return models.LatentPredictor(
+        **{"num_codes": 6, **SIZES, "num_layers": 1, "dropout": 0.2, **settings}
+    )
+
+
+# name of the class -> the case.
+CASES = {
+    "GridTransformer": Case(
+        lambda **k: models.GridTransformer((2, 2, 3), 6, **{**GRID, **k}),
+        integers("symbols", 6, 2, 2, 3),
+        predicting,
+        without_noise={"dropout": 0.0},
+    ),
+    "ImageTransformer": Case(
+        lambda **k: models.ImageTransformer(2, 3, **{**GRID, **k}),
+        integers("images", 256, 2, 3, 3),
+        predicting,
+        without_noise={"dropout": 0.0},
+    ),
+    "ImageVAE": Case(
+        image_vae,
+        integers("images", 256, 8, 12, 3),
+        reconstructing,
+        float32=("outputs", "base", "mean", "log_variance", "kl"),
+    ),
+    "ImageVQVAE": Case(
+        image_vqvae,
+        integers("images", 256, 8, 12, 3),
+        reconstructing,
+        float32=("outputs", "base"),
+        without_noise={},
+    ),
+    "LatentNMT": Case(
+        latent_nmt,
+        pairs,
+        translating,
+        without_noise={"dropout": 0.0, "bypass_steps": 0, "predicted_share": 0.0},
+    ),
+    # A part of LatentNMT, which trains and exports it.
+    "LatentPredictor": Case(latent_predictor, codes_and_memory),
+    "Transformer": Case(
+        transformer, pairs, translating, without_noise={"dropout": 0.0}
+    ),
+}
+TASKS = [name for name in CASES if name != "LatentPredictor"]
+EXACT = [name for name, case in CASES.items() if case.without_noise is not None]
