@@ -1,6 +1,5 @@
 """ctc_loss: how improbable a sequence is when any alignment to positions will do."""
 
-import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
@@ -62,19 +61,13 @@ def ctc_loss(
     Reference:
         [Graves et al., 2006](https://www.cs.toronto.edu/~graves/icml_2006.pdf)
     """
-    logits, target_ids = ops.convert_to_tensor(logits), ops.cast(target_ids, "int32")
-    _check_shapes(logits, target_ids)
-    blank_id = whole_number("blank_id", blank_id, 0)
-    if logits.shape[2] is not None and blank_id >= logits.shape[2]:
+    logits, mask, blank_id = checked_positions(logits, logit_mask, blank_id)
+    target_ids = ops.cast(target_ids, "int32")
+    if len(target_ids.shape) != 2:
         raise ValueError(
-            f"`blank_id` must be below V, received {blank_id} and logits of shape "
-            f"{logits.shape}. Give the output one more id, or use one that no target "
-            f"contains, such as 0."
+            f"`target_ids` must be integers [B, L], received shape {target_ids.shape}. "
+            f"Pass one row of ids per example, filled up with 0."
         )
-    if logit_mask is None:
-        mask = tf.fill(tf.shape(logits)[:2], True)
-    else:
-        mask = ops.cast(logit_mask, "bool")
 
     is_label = target_ids != 0
     previous = tf.pad(target_ids, [[0, 0], [1, 0]])[:, :-1]
@@ -114,15 +107,29 @@ def ctc_loss(
     return losses(logits), fits
 
 
-def _check_shapes(logits, target_ids):
-    floating = keras.backend.is_float_dtype(logits.dtype)
-    if not floating or len(logits.shape) != 3 or len(target_ids.shape) != 2:
+def checked_positions(
+    logits: np.ndarray | tf.Tensor,
+    logit_mask: np.ndarray | tf.Tensor | None,
+    blank_id: int,
+) -> tuple[tf.Tensor, tf.Tensor, int]:
+    """Returns logits `[B, T, V]`, a mask `[B, T]` and the blank's id, or raises."""
+    logits = ops.convert_to_tensor(logits)
+    if not logits.dtype.is_floating or logits.shape.rank != 3:
         raise ValueError(
-            f"`logits` must be floats [B, T, V] and `target_ids` integers [B, L], "
-            f"received {logits.dtype.name} of shape {logits.shape} and ids of shape "
-            f"{target_ids.shape}. Pass whole batches, and logits as they leave the "
-            f"output layer."
+            f"`logits` must be floats [B, T, V], received {logits.dtype.name} of shape "
+            f"{logits.shape}. Pass a batch as it leaves the output layer."
         )
+    blank_id = whole_number("blank_id", blank_id, 0)
+    if logits.shape[2] is not None and blank_id >= logits.shape[2]:
+        raise ValueError(
+            f"`blank_id` must be below V, received {blank_id} and logits of shape "
+            f"{logits.shape}. Use an id that no target contains, such as 0."
+        )
+    if logit_mask is None:
+        mask = tf.fill(tf.shape(logits)[:2], True)
+    else:
+        mask = ops.cast(logit_mask, "bool")
+    return logits, mask, blank_id
 
 
 def _indices(ids, shape):
