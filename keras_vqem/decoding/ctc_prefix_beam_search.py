@@ -72,8 +72,8 @@ def ctc_prefix_beam_search(
     ...     np.log(p), end_id=None, num_beams=2)
     >>> ids.numpy().tolist()
     [[[1, 0], [0, 0]]]
-    >>> np.round(np.exp(scores), 2).tolist()  # 0.4 * 0.4 + 2 * 0.4 * 0.6, 0.6 * 0.6.
-    [[0.64, 0.36]]
+    >>> np.round(100 * np.exp(scores)).tolist()  # 0.4 * 0.4 + 2 * 0.4 * 0.6, 0.6 ** 2.
+    [[64.0, 36.0]]
 
     References:
         - [Graves and Jaitly, 2014](https://proceedings.mlr.press/v32/graves14.html)
@@ -213,12 +213,12 @@ def _symbols(logits, mask, order, blank_id, top_k):
     """
     logits = tf.cast(logits, tf.float32)
     normalizers = tf.reduce_logsumexp(logits, axis=2, keepdims=True)
-    # One more than asked for. If the blank is among them, those after it move up.
+    # One more than asked for, in case the blank is among them; else the last is one too
+    # many. It is not cut off, because XLA would then sort all V ids.
     best, ids = tf.math.top_k(logits, min(top_k + 1, logits.shape[2]))
-    blanks = tf.cast(ids[..., :-1] == blank_id, tf.int32)
-    moved = tf.cumsum(blanks, axis=2) > 0
-    best, ids = (tf.where(moved, x[..., 1:], x[..., :-1]) for x in (best, ids))
-    best = tf.where(mask[..., None], best - normalizers, _NEVER)
+    grows = ids != blank_id
+    grows &= tf.cumsum(tf.cast(grows, tf.int32), axis=2) <= top_k
+    best = tf.where(grows & mask[..., None], best - normalizers, _NEVER)
     blank = logits[..., blank_id : blank_id + 1] - normalizers
     blank = tf.where(mask[..., None], blank, 0.0)
     ids = tf.concat([tf.fill(tf.shape(blank), blank_id), ids], axis=2)
