@@ -1,4 +1,4 @@
-"""Keras layers: one public class a file, the file named after it."""
+"""Keras layers: one public class or function a file, the file named after it."""
 
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
 from keras_vqem.layers.bottlenecks.gaussian_bottleneck import GaussianBottleneck
@@ -12,6 +12,7 @@ from keras_vqem.layers.bottlenecks.semantic_hashing_bottleneck import (
 from keras_vqem.layers.bottlenecks.vq_bottleneck import VQBottleneck
 from keras_vqem.layers.bottlenecks.vqem_bottleneck import VQEMBottleneck
 from keras_vqem.layers.cached_attention import CachedAttention
+from keras_vqem.layers.ctc_loss import ctc_loss
 from keras_vqem.layers.feed_forward import FeedForward
 from keras_vqem.layers.image_compressor import ImageCompressor
 from keras_vqem.layers.image_decompressor import ImageDecompressor
@@ -54,4 +55,5 @@ __all__ = [
     "TransformerEncoder",
     "VQBottleneck",
     "VQEMBottleneck",
+    "ctc_loss",
 ]
