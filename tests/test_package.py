@@ -35,7 +35,7 @@ ALLOWED = {
     "quiet.py": set(),
     "replicas.py": set(),
     "layers": {"checks", "replicas"},
-    "decoding": {"checks"},
+    "decoding": {"checks", "layers"},
     "text": {"files", "ids", "quiet"},
     "images": {"array_batches"},
     "models": {"checks", "decoding", "files", "ids", "layers", "replicas"},

@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from keras_vqem.checks import whole_number
 from keras_vqem.decoding.ctc_best_path import kept_first
-from keras_vqem.layers.checks import whole_number
 from keras_vqem.layers.ctc_loss import checked_positions
 
 # The log of 0. Finite, so that differences are numbers; far below any log probability,

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from keras_vqem.layers.checks import whole_number
+from keras_vqem.checks import whole_number
 
 _NEVER = -float("inf")
 
