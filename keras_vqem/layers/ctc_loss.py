@@ -167,9 +167,10 @@ def _forward_backward(log_p_blank, log_p_label, mask, is_label, repeated):
     same = tf.concat([repeated, repeated_after[:, ::-1]], axis=0)
 
     def both_ways(x, *axes):
-        """Time first, and the reversed rows after the others."""
+        """Time first, the reversed rows after the others, and a position that is not
+        used at the end: `tf.scan` needs at least one."""
         x = tf.concat([x, tf.reverse(x, axes)], axis=0)
-        return tf.transpose(x, [1, 0, *range(2, len(x.shape))])
+        return tf.pad(tf.transpose(x, [1, 0, 2]), [[0, 1], [0, 0], [0, 0]])
 
     def move(state, position):
         """From before one position to before the next."""
@@ -211,7 +212,7 @@ def _forward_backward(log_p_blank, log_p_label, mask, is_label, repeated):
     )
 
     def joint(states, log_p):
-        forward, backward = states[:-1, :rows], states[:-1, rows:]
+        forward, backward = states[:-2, :rows], states[:-2, rows:]
         states = forward + tf.reverse(backward, [0, 2])
         return tf.transpose(states, [1, 0, 2]) + log_p
 

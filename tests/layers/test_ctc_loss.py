@@ -221,6 +221,13 @@ def test_one_graph_for_all_shapes():
         wanted = loss_and_gradient(logits, target_ids, mask)
         for one, other in zip(found, wanted, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-6)
+    for rows in (0, 2):  # Without any positions only an empty target fits.
+        target_ids = np.array([[0, 0], [3, 0]], "int32")[:rows]
+        loss, fits, _ = graph(
+            np.zeros((rows, 0, 4), "float32"), target_ids, np.zeros((rows, 0), bool)
+        )
+        assert loss.numpy().tolist() == [0.0, 0.0][:rows]
+        assert fits.numpy().tolist() == [True, False][:rows]
 
 
 @pytest.mark.parametrize("blank_id", [-1, 1.5, 5])
