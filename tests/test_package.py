@@ -35,7 +35,7 @@ ALLOWED = {
     "quiet.py": set(),
     "replicas.py": set(),
     "layers": {"checks", "replicas"},
-    "decoding": {"checks", "layers"},
+    "decoding": {"checks"},
     "text": {"files", "ids", "quiet"},
     "images": {"array_batches"},
     "models": {"checks", "decoding", "files", "ids", "layers", "replicas"},
