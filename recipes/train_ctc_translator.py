@@ -4,6 +4,8 @@
         --teacher runs/teacher --run runs/ctc --epochs 8 --max-shapes 6 \\
         --validate-every 2 --jit
 
+With --glancing-start 0.5 --glancing-end 0.2, for example, the decoder is shown parts of
+the target in training, fewer as the run goes on (Qian 2021); each step takes longer.
 The run folder is that of train_transformer.py. Metrics also hold the share of training
 pairs whose target does not fit the positions and which teach nothing (unfit). After
 training several biases of the blank are tried on val. The one with the best BLEU is
@@ -34,7 +36,12 @@ def main(arguments=None):
         help="run of a Transformer whose weights to start from (default: none)",
     )
     add_number(parser, "--upsample", 2, "number of positions per source token")
+    help = "share of wrong positions that training shows, {} (0: no glancing)"
+    add_number(parser, "--glancing-start", 0.0, help.format("at first"))
+    add_number(parser, "--glancing-end", 0.0, help.format("at the end"))
     arguments = parser.parse_args(arguments)
+
+    import keras
 
     from keras_vqem.evaluation.translation_scores import bleu
     from keras_vqem.models import CTCTranslator
@@ -55,8 +62,16 @@ def main(arguments=None):
         )
         steps = arguments.epochs * batches.steps_per_epoch
 
+        glancing = arguments.glancing_start
+        if glancing != arguments.glancing_end:
+            glancing = keras.optimizers.schedules.PolynomialDecay(
+                glancing, steps, arguments.glancing_end
+            )
         model = CTCTranslator(
-            data.tokenizer, upsample=arguments.upsample, **sizes(arguments)
+            data.tokenizer,
+            upsample=arguments.upsample,
+            glancing=glancing,
+            **sizes(arguments),
         )
         if arguments.teacher:
             model.warm_start(load_translator(arguments.teacher))

@@ -62,18 +62,7 @@ def ctc_loss(
         [Graves et al., 2006](https://www.cs.toronto.edu/~graves/icml_2006.pdf)
     """
     logits, mask, blank_id = checked_positions(logits, logit_mask, blank_id)
-    target_ids = ops.cast(target_ids, "int32")
-    if len(target_ids.shape) != 2:
-        raise ValueError(
-            f"`target_ids` must be integers [B, L], received shape {target_ids.shape}. "
-            f"Pass one row of ids per example, filled up with 0."
-        )
-
-    is_label = target_ids != 0
-    previous = tf.pad(target_ids, [[0, 0], [1, 0]])[:, :-1]
-    repeated = (target_ids == previous) & is_label
-    needed = ops.sum(ops.cast(is_label, "int32") + ops.cast(repeated, "int32"), axis=1)
-    fits = needed <= ops.sum(ops.cast(mask, "int32"), axis=1)
+    target_ids, is_label, repeated, fits = checked_targets(target_ids, mask)
 
     @tf.custom_gradient
     def losses(logits):
@@ -86,9 +75,10 @@ def ctc_loss(
         blanks = tf.fill([tf.shape(target_ids)[0], 1], blank_id)
         log_p_blank, log_p_label = log_p(blanks), log_p(target_ids)
         log_p_label = tf.where(is_label[:, None], log_p_label, _NEVER)
-        log_likelihood, occupancy = _forward_backward(
+        log_likelihood, joint = forward_backward(
             log_p_blank, log_p_label, mask, is_label, repeated
         )
+        occupancy = tf.nn.softmax(joint)
 
         def gradient(upstream):
             possible = fits & (log_likelihood > _NEVER)
@@ -132,6 +122,34 @@ def checked_positions(
     return logits, mask, blank_id
 
 
+def checked_targets(
+    target_ids: np.ndarray | tf.Tensor, mask: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns targets `[B, L]` and what is known of them, or raises.
+
+    Args:
+        target_ids: Integers `[B, L]`, filled up with 0.
+        mask: Booleans `[B, T]`, False for positions to leave out.
+
+    Returns:
+        A tuple of the ids int32 `[B, L]`; whether each is a label and whether it is
+        the same as the label before it, `[B, L]`; and whether a target fits the
+        positions, `[B]`.
+    """
+    target_ids = ops.cast(target_ids, "int32")
+    if len(target_ids.shape) != 2:
+        raise ValueError(
+            f"`target_ids` must be integers [B, L], received shape {target_ids.shape}. "
+            f"Pass one row of ids per example, filled up with 0."
+        )
+    is_label = target_ids != 0
+    previous = tf.pad(target_ids, [[0, 0], [1, 0]])[:, :-1]
+    repeated = (target_ids == previous) & is_label
+    needed = ops.sum(ops.cast(is_label, "int32") + ops.cast(repeated, "int32"), axis=1)
+    fits = needed <= ops.sum(ops.cast(mask, "int32"), axis=1)
+    return target_ids, is_label, repeated, fits
+
+
 def _indices(ids, shape):
     """Where `[B, T, V]` holds the ids `[B, N]` of each row: int32 `[B, T, N, 3]`."""
     size = [shape[0], shape[1], tf.shape(ids)[1]]
@@ -140,7 +158,22 @@ def _indices(ids, shape):
     return tf.stack([rows, positions, tf.broadcast_to(ids[:, None], size)], axis=-1)
 
 
-def _forward_backward(log_p_blank, log_p_label, mask, is_label, repeated):
+def _log_add(a, b):
+    """`log(exp(a) + exp(b))`, also of minus infinity."""
+    high = tf.maximum(a, b)
+    gap = tf.where(high > _NEVER, tf.minimum(a, b) - high, _NEVER)
+    return high + tf.math.log1p(tf.exp(gap))
+
+
+def forward_backward(
+    log_p_blank,
+    log_p_label,
+    mask,
+    is_label,
+    repeated,
+    add=_log_add,
+    reduce=tf.reduce_logsumexp,
+):
     """Sums over all alignments of a target.
 
     At each position an alignment is in one of `2L + 1` states: in one of the `L`
@@ -154,11 +187,14 @@ def _forward_backward(log_p_blank, log_p_label, mask, is_label, repeated):
         mask: Booleans `[B, T]`, False for positions to leave out.
         is_label: Booleans `[B, L]`.
         repeated: Booleans `[B, L]`, whether the label equals the one before it.
+        add: Function that adds two log probabilities. With `tf.maximum` the best
+            alignment takes the place of the sum.
+        reduce: The same for an axis: `tf.reduce_max`.
 
     Returns:
-        A tuple of the log likelihoods `[B]`, and the probabilities of the blank and of
-        each label at each position, given the target, `[B, T, 1 + L]`. The latter are
-        not a number where the likelihood is 0.
+        A tuple of the log likelihoods `[B]`, and `[B, T, 1 + L]` the log probabilities
+        of the blank and of each label at each position, together with the target. The
+        latter lack a constant per position.
     """
     num_labels = tf.shape(is_label)[1]
     length = tf.reduce_sum(tf.cast(is_label, tf.int32), axis=1)
@@ -181,9 +217,9 @@ def _forward_backward(log_p_blank, log_p_label, mask, is_label, repeated):
         # label is entered from these two as well, or, if it is the same label again,
         # from the blank alone.
         label_before = tf.pad(label_now, [[0, 0], [1, 0]], constant_values=_NEVER)
-        entry = _log_add(blank_now, label_before)
+        entry = add(blank_now, label_before)
         onto_label = tf.where(same, blank_now[:, :-1], entry[:, :-1])
-        label_now = _log_add(label_now, onto_label)
+        label_now = add(label_now, onto_label)
         # Only the scale grows with the number of positions, so no digits are lost.
         peak = tf.reduce_max(tf.concat([entry, label_now], axis=1), 1, keepdims=True)
         peak = tf.where(peak > _NEVER, peak, 0.0)
@@ -217,12 +253,5 @@ def _forward_backward(log_p_blank, log_p_label, mask, is_label, repeated):
         return tf.transpose(states, [1, 0, 2]) + log_p
 
     blank, label = joint(blank, log_p_blank), joint(label, log_p_label)
-    blank = tf.reduce_logsumexp(blank, axis=2, keepdims=True)
-    return log_likelihood, tf.nn.softmax(tf.concat([blank, label], axis=2))
-
-
-def _log_add(a, b):
-    """`log(exp(a) + exp(b))`, also of minus infinity."""
-    high = tf.maximum(a, b)
-    gap = tf.where(high > _NEVER, tf.minimum(a, b) - high, _NEVER)
-    return high + tf.math.log1p(tf.exp(gap))
+    blank = reduce(blank, axis=2, keepdims=True)
+    return log_likelihood, tf.concat([blank, label], axis=2)

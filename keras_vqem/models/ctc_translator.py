@@ -5,11 +5,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras import ops
+from keras.optimizers.schedules import LearningRateSchedule
 
+from keras_vqem import replicas
 from keras_vqem.checks import whole_number
 from keras_vqem.decoding import ctc_best_path, ctc_prefix_beam_search
 from keras_vqem.ids import EOS_ID, PAD_ID
-from keras_vqem.layers import TransformerDecoder, ctc_loss
+from keras_vqem.layers import TransformerDecoder, ctc_alignment, ctc_loss
+from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models.translator import Translator, with_generation_config
 
@@ -48,6 +51,15 @@ class CTCTranslator(Translator):
         intermediate_dim: Size of the hidden layer of feed-forward networks.
         dropout: Share of activations that are dropped in training, after embeddings,
             attentions and feed-forward layers.
+        glancing: Share from 0 to 1 of what the decoder gets wrong that it is shown in
+            training, or a `keras.optimizers.schedules` schedule of it (glancing
+            training). Before each step the decoder writes once without learning. Its
+            most probable alignment of the target says which positions are wrong. Then
+            random positions, `glancing` times as many, are given the embedding of
+            their aligned id in place of the source state, and the decoder learns to
+            write all positions. Lower it over the run, from about 0.5. The metrics of
+            `fit` are then those of the easier task. 0 turns it off, and saves the
+            first pass.
         **kwargs: `generation_config`, `low_score`, and arguments of `keras.Model`.
 
     Call arguments:
@@ -81,6 +93,10 @@ class CTCTranslator(Translator):
         - Graves et al., 2006. Connectionist Temporal Classification.
         - Libovický, Helcl, 2018. End-to-End Non-Autoregressive Neural Machine
           Translation with Connectionist Temporal Classification. arXiv:1811.04719.
+        - Qian et al., 2021. Glancing Transformer for Non-Autoregressive Neural Machine
+          Translation. arXiv:2008.07905.
+        - Gu, Kong, 2021. Fully Non-autoregressive Neural Machine Translation: Tricks of
+          the Trade. arXiv:2012.15833.
     """
 
     def __init__(
@@ -93,6 +109,7 @@ class CTCTranslator(Translator):
         num_heads: int = 8,
         intermediate_dim: int = 2048,
         dropout: float = 0.1,
+        glancing: float | LearningRateSchedule = 0.0,
         **kwargs,
     ):
         super().__init__(
@@ -118,34 +135,64 @@ class CTCTranslator(Translator):
             name="decoder",
             dtype=self.dtype_policy,
         )
+        self.glancing = Scheduled(glancing, "glancing", within=(0, 1))
+        self.seed_generator = replicas.ReplicaSeedGenerator()
         self.unfit = keras.metrics.Mean(name="unfit")
 
     def build(self, input_shape=None):
         super().build(input_shape)
         for layer in (self.upsampler, self.decoder):
             layer.build((None, None, self.hidden_dim))
+        self.glancing.build(self)
         self.built = True
 
     def call(self, inputs, training=None):
-        return self._write(inputs["source_ids"], training)[0]
+        return self._write(inputs["source_ids"], training, inputs.get("target_ids"))[0]
 
-    def _write(self, source_ids, training=None):
+    def _write(self, source_ids, training=None, target_ids=None):
         """Logits [B, P, V] of all positions, and which of them are there [B, P]."""
         memory, memory_mask = self.encode_source(source_ids, training)
         rows, length = ops.shape(source_ids)
         x = self.upsampler(memory)
         x = ops.reshape(x, (rows, length * self.upsample, self.hidden_dim))
-        x = x + position_signal(ops.shape(x)[1], self.hidden_dim, dtype=x.dtype)
         mask = self._positions(source_ids)
-        x = self.decoder(
-            x, memory, mask=mask, memory_mask=memory_mask, training=training
-        )
-        return self.embedding(x, reverse=True), mask
+        signal = position_signal(ops.shape(x)[1], self.hidden_dim, dtype=x.dtype)
+
+        def decode(x, training):
+            x = self.decoder(
+                x + signal,
+                memory,
+                mask=mask,
+                memory_mask=memory_mask,
+                training=training,
+            )
+            return self.embedding(x, reverse=True)
+
+        if training and self.glancing.serialize():
+            first = ops.stop_gradient(decode(x, training=False))
+            x = self._glance(x, first, target_ids, mask)
+        return decode(x, training), mask
 
     def _positions(self, source_ids):
         return ops.repeat(source_ids != PAD_ID, self.upsample, axis=1)
 
     # Training.
+
+    def _glance(self, x, logits, target_ids, mask):
+        """Shows some of the target: decoder inputs [B, P, D], some of them words."""
+        aligned = ctc_alignment(logits, target_ids, mask, blank_id=PAD_ID)
+        written = tf.argmax(logits, axis=-1, output_type=tf.int32)
+        wrong, there = (
+            ops.sum(ops.cast(places, "float32"), axis=1, keepdims=True)
+            for places in (mask & (written != aligned), mask)
+        )
+        share = self.glancing.value() * wrong / ops.maximum(there, 1.0)
+        self.glancing.step()
+        draws = keras.random.uniform(
+            ops.shape(aligned), dtype="float32", seed=self.seed_generator
+        )
+        shown = mask & (draws < share)
+        return ops.where(shown[..., None], self.embedding(aligned), x)
 
     def _loss_terms(self, inputs, outputs):
         target_ids = inputs["target_ids"]
@@ -246,6 +293,7 @@ class CTCTranslator(Translator):
             **super().get_config(),
             "upsample": self.upsample,
             "num_decoder_layers": self.num_decoder_layers,
+            "glancing": self.glancing.serialize(),
         }
 
 

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras.optimizers.schedules import PolynomialDecay
 
 from keras_vqem import decoding, layers, models
 from tests.models import replicas, small
@@ -225,7 +226,8 @@ def test_start_from_a_teacher(rng):
 
 @pytest.mark.parametrize("jit", [False, True])
 def test_it_learns_to_copy_and_translates_in_order(rng, jit):
-    model = small.ctc_translator()
+    glancing = PolynomialDecay(0.5, 200, 0.0) if jit else 0.0
+    model = small.ctc_translator(glancing=glancing)
     model.compile(keras.optimizers.Adam(0.01), label_smoothing=0.05, jit_compile=jit)
     ids = small.sentences(rng, 256, 4, low=24)
     history = fit(model, {"source_ids": ids, "target_ids": ids}, steps=250)
@@ -234,6 +236,46 @@ def test_it_learns_to_copy_and_translates_in_order(rng, jit):
     assert model.translate(texts, batch_size=2) == texts
     assert model.translate(texts, num_beams=3) == texts
     assert model.translate([]) == []
+
+
+def test_training_shows_some_of_what_is_wrong(rng):
+    model = small.sharpen(small.ctc_translator(glancing=0.5), rng, scale=1.5)
+    source_ids = np.repeat(small.sentences(rng, 1, 6), 400, axis=0)
+    target_ids = np.repeat(small.sentences(rng, 1, 5), 400, axis=0)
+    source_ids[200:, 3:] = [1, 0, 0]
+    logits, mask = (np.array(x) for x in model._write(source_ids))
+    x = np.zeros((400, 12, 16), "float32")
+    aligned = layers.ctc_alignment(logits, target_ids, mask).numpy()
+    logits[:, :2] += 99.0 * keras.ops.one_hot(aligned[:, :2], 29)  # Two are right.
+    found = np.asarray(model._glance(x, tf.constant(logits), target_ids, mask))
+    shown = found.any(-1)
+    assert not shown[~mask].any()
+    np.testing.assert_array_equal(
+        found, np.where(shown[..., None], model.embedding(aligned), 0.0)
+    )
+    wrong = (logits.argmax(-1) != aligned) & mask
+    assert not wrong[:, :2].any() and wrong.sum() > 1000
+    for rows in (slice(200), slice(200, 400)):
+        share = shown[rows].sum() / wrong[rows].sum()
+        np.testing.assert_allclose(share, 0.5, atol=0.06)
+    # The decoder is shown nothing when it is used, and something when it learns.
+    inputs = {"source_ids": source_ids, "target_ids": target_ids}
+    plain = model(inputs, training=False).numpy()
+    np.testing.assert_allclose(plain, model({"source_ids": source_ids}), atol=1e-6)
+    assert np.abs(model(inputs, training=True) - plain).max() > 1e-3
+    with pytest.raises(ValueError, match="`glancing` must be a number from 0 to 1"):
+        small.ctc_translator(glancing=1.5)
+
+
+def test_glancing_follows_its_schedule(rng, tmp_path):
+    model = small.ctc_translator(glancing=PolynomialDecay(0.5, 10, 0.0))
+    model.compile()
+    fit(model, small.batch(rng), steps=4)
+    model.evaluate(small.batch(rng), verbose=0)
+    np.testing.assert_allclose(model.glancing.value(), 0.3, rtol=1e-5)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(again.glancing.value(), 0.3, rtol=1e-5)
 
 
 def test_saved_model_is_the_same_in_a_new_object(model, rng, tmp_path):
