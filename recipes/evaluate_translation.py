@@ -10,7 +10,9 @@ models in turns within one process. Speeds are compared with the first model; a 
 writes nothing for more than half of the sentences gets no speed ratio. A LatentNMT gets
 a second table: how its codebook is used, and BLEU from the codes of the references (as
 good as its codes allow) and from random codes (what its decoder knows without them).
-With --rescore a Transformer chooses among the beams of each LatentNMT.
+With --rescore a Transformer chooses among the beams of each LatentNMT and
+CTCTranslator. A CTCTranslator keeps the other options that are stored in it, such as
+the blank's bias.
 """
 
 from pathlib import Path
@@ -48,7 +50,7 @@ def main(arguments=None):
     )
     repeats_help = "let a LatentNMT leave out words that repeat the word before"
     add("--drop-repeats", action="store_true", help=repeats_help)
-    rescore_help = "Transformer that chooses among a LatentNMT's beams (default: none)"
+    rescore_help = "Transformer that chooses among the beams of others (default: none)"
     add("--rescore", type=Path, metavar="RUN", help=rescore_help)
     add("--json", type=Path, metavar="FILE", help="file for all numbers, as JSON")
     add("--lines", **number, help="number of lines of the split (default: all)")
@@ -71,7 +73,7 @@ def main(arguments=None):
     from keras_vqem.evaluation import translation_report as report
     from keras_vqem.evaluation.environment import environment
     from keras_vqem.files import write_json
-    from keras_vqem.models import loading
+    from keras_vqem.models import Transformer, loading
     from keras_vqem.text import ParallelCorpus, TranslationData
 
     try:
@@ -81,7 +83,9 @@ def main(arguments=None):
         corpus = TranslationData(options.data).corpus(options.split)
         paths = dict(zip(names_of(paths), paths, strict=True))
         models = {name: loading.load_translator(path) for name, path in paths.items()}
-        rescorer = loading.load_translator(options.rescore) if options.rescore else None
+        rescorer = None
+        if options.rescore:
+            rescorer = loading.load_model(options.rescore, Transformer)
     except (OSError, ValueError) as error:
         parser.error(str(error))
     corpus = ParallelCorpus(

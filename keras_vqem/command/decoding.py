@@ -18,7 +18,13 @@ def add_arguments(parser):
     add("--length-penalty", type=float, metavar="X", help=help)
     add("--min-codes", **number, help="smallest number of codes (LatentNMT)")
     add("--max-codes", **number, help="largest number of codes (LatentNMT)")
-    help = "Transformer that chooses among the beams of a LatentNMT"
+    help = "add to the logit of the blank; below 0: longer (CTCTranslator)"
+    add("--blank-bias", type=float, metavar="X", help=help)
+    help = "add to the log probability of beams per token (CTCTranslator)"
+    add("--length-bonus", type=float, metavar="X", help=help)
+    help = "number of ids per position by which beams grow (CTCTranslator)"
+    add("--top-k", **number, help=help)
+    help = "Transformer that chooses among the beams of another model"
     add("--rescorer", metavar="MODEL", help=help)
     add("--min-length", **number, help="fewest tokens, end included (Transformer)")
     add("--max-length", **number, help="most tokens, end included (Transformer)")
@@ -30,8 +36,16 @@ SMALLEST = {
     "max_codes": 1,
     "min_length": 0,
     "max_length": 1,
+    "top_k": 1,
 }
-NAMES = (*SMALLEST, "drop_repeats", "length_penalty", "rescorer")
+NAMES = (
+    *SMALLEST,
+    "blank_bias",
+    "drop_repeats",
+    "length_bonus",
+    "length_penalty",
+    "rescorer",
+)
 
 
 def given(arguments):

@@ -14,6 +14,7 @@ from keras_vqem.models import preset
 TRAINERS = {
     "Transformer": "train_transformer.py",
     "LatentNMT": "train_latent_nmt.py",
+    "CTCTranslator": "train_ctc_translator.py",
     "ImageVAE": "train_image_autoencoder.py",
     "ImageVQVAE": "train_image_autoencoder.py",
     "ImageTransformer": "train_image_transformer.py",
@@ -119,6 +120,7 @@ def _decoding(entry):
     number = entry["num_beams"]
     words = ["greedy" if number == 1 else f"{number} beams"]
     words += ["repeats left out"] if entry.get("drop_repeats") else []
+    words += [f"blank {bias:+g}"] if (bias := entry.get("blank_bias")) else []
     words += ["rescored"] if entry.get("rescored") else []
     return ", ".join(words)
 

@@ -9,8 +9,10 @@ import numpy as np
 
 from keras_vqem.evaluation import codes, latency, translation_scores
 from keras_vqem.ids import PAD_ID
-from keras_vqem.models import LatentNMT, Transformer
+from keras_vqem.models import CTCTranslator, LatentNMT, Transformer
 from keras_vqem.text import ParallelCorpus
+
+AnyTranslator = Transformer | LatentNMT | CTCTranslator
 
 # A row with a larger share of empty translations gets no speed ratio.
 MOSTLY_EMPTY = 0.5
@@ -28,7 +30,7 @@ def empty_share(translations: Sequence[str]) -> float:
 
 
 def evaluate(
-    models: Mapping[str, Transformer | LatentNMT],
+    models: Mapping[str, AnyTranslator],
     corpus: ParallelCorpus,
     num_beams: Sequence[int] = (1,),
     drop_repeats: bool = False,
@@ -46,8 +48,8 @@ def evaluate(
         num_beams: Numbers of beams to try with each model; 1 is greedy.
         drop_repeats: Whether a `LatentNMT` leaves out words that repeat the word
             before them.
-        rescorer: A `Transformer` that chooses among the beams of a `LatentNMT`, or
-            None.
+        rescorer: A `Transformer` that chooses among the beams of the models that take
+            a rescorer, or None.
         batch_size: Number of sentences translated at a time for the scores. Latencies
             are measured for 1 and for 32.
         rounds: Number of timed batches per row.
@@ -66,8 +68,11 @@ def evaluate(
             settings = {"num_beams": number}
             if has_codes:
                 settings["drop_repeats"] = drop_repeats
+            if isinstance(model, CTCTranslator):
+                settings = {**model.generation_config, **settings}
             options = dict(settings)
-            if rescorer is not None and number > 1 and has_codes:
+            takes_rescorer = "rescorer" in model.generation_options
+            if rescorer is not None and number > 1 and takes_rescorer:
                 options["rescorer"], settings["rescored"] = rescorer, True
             outputs[row], scores = quality(model, corpus, batch_size, **options)
             entry = {"name": row, "translator": name, "class": type(model).__name__}
@@ -87,7 +92,7 @@ def evaluate(
 
 
 def quality(
-    model: Transformer | LatentNMT,
+    model: AnyTranslator,
     corpus: ParallelCorpus,
     batch_size: int = 64,
     **options,
@@ -143,7 +148,7 @@ def code_quality(
 
 
 def latencies(
-    entries: Mapping[str, tuple[Transformer | LatentNMT, dict]],
+    entries: Mapping[str, tuple[AnyTranslator, dict]],
     sources: Sequence[str],
     batch_size: int,
     rounds: int = 50,

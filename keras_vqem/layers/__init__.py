@@ -12,6 +12,8 @@ from keras_vqem.layers.bottlenecks.semantic_hashing_bottleneck import (
 from keras_vqem.layers.bottlenecks.vq_bottleneck import VQBottleneck
 from keras_vqem.layers.bottlenecks.vqem_bottleneck import VQEMBottleneck
 from keras_vqem.layers.cached_attention import CachedAttention
+from keras_vqem.layers.ctc_alignment import ctc_alignment
+from keras_vqem.layers.ctc_loss import ctc_loss
 from keras_vqem.layers.feed_forward import FeedForward
 from keras_vqem.layers.image_compressor import ImageCompressor
 from keras_vqem.layers.image_decompressor import ImageDecompressor
@@ -54,4 +56,6 @@ __all__ = [
     "TransformerEncoder",
     "VQBottleneck",
     "VQEMBottleneck",
+    "ctc_alignment",
+    "ctc_loss",
 ]

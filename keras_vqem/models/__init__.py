@@ -1,5 +1,6 @@
 """Composable Keras models, each with defaults to compile, fit and use."""
 
+from keras_vqem.models.ctc_translator import CTCTranslator
 from keras_vqem.models.grid_transformer import GridTransformer
 from keras_vqem.models.image_transformer import ImageTransformer
 from keras_vqem.models.image_vae import ImageVAE
@@ -9,6 +10,7 @@ from keras_vqem.models.latent_predictor import LatentPredictor
 from keras_vqem.models.transformer import Transformer
 
 __all__ = [
+    "CTCTranslator",
     "GridTransformer",
     "ImageTransformer",
     "ImageVAE",

@@ -299,27 +299,6 @@ class LatentNMT(Translator):
         self.bottleneck_loss.update_state(sum(self.losses))
         return super().task_loss(inputs, outputs)
 
-    def warm_start(self, teacher: keras.Model) -> None:
-        """Takes over what a trained `Transformer` of the same sizes has learned.
-
-        Embedding and source encoder are the same in both; the decoder's attention to
-        the source and its feed-forward layers are a good start. Call it before `fit`.
-
-        Args:
-            teacher: A built `Transformer` with the same tokenizer, width and depths.
-        """
-        if not self.built:
-            self.build()
-        for name in ("embedding", "encoder", "decoder"):
-            mine, other = getattr(self, name), getattr(teacher, name)
-            if [w.shape for w in mine.weights] != [w.shape for w in other.weights]:
-                raise ValueError(
-                    f"The {name} of the teacher has other sizes than that of this "
-                    f"model. Give both the same vocabulary, width, heads, filter_width "
-                    f"and depths."
-                )
-            mine.set_weights(other.get_weights())
-
     # Translation.
 
     def encode_ids(self, source_ids: ArrayLike, target_ids: ArrayLike) -> tf.Tensor:
@@ -402,12 +381,6 @@ class LatentNMT(Translator):
             rescorer, if there is one); and `codes` [B, N], `num_codes` where there are
             no more.
         """
-        words = self.tokenizer.vocabulary_size
-        if rescorer is not None and rescorer.tokenizer.vocabulary_size != words:
-            raise ValueError(
-                f"The rescorer has {rescorer.tokenizer.vocabulary_size} words, this "
-                f"model {words}. Use a Transformer with the same tokenizer."
-            )
         memory, mask = self.encode_source(source_ids)
         if max_codes is None:
             max_codes = self.max_codes_for(ops.sum(ops.cast(mask, "int32"), axis=1))
@@ -430,10 +403,7 @@ class LatentNMT(Translator):
         if drop_repeats:
             ids = _without_repeats(ids)
         if rescorer is not None:
-            seen = rescorer.encode_source(source_ids)
-            scores = rescorer.score(
-                ids, *(ops.repeat(x, num_beams, axis=0) for x in seen)
-            )
+            scores = self._rescored(rescorer, source_ids, ids, num_beams)
         found = {"target_ids": ids, "scores": scores, "codes": flat}
         if num_beams == 1:
             return found

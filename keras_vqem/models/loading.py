@@ -108,4 +108,4 @@ def load_translator(path):
     Set random seeds before, not after it: to set them clears what TensorFlow keeps
     for tokenizers.
     """
-    return load_model(path, models.Transformer, models.LatentNMT)
+    return load_model(path, models.Transformer, models.LatentNMT, models.CTCTranslator)

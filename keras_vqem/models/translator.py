@@ -171,6 +171,27 @@ class Translator(TaskModel):
         weights = ops.cast(target_ids != PAD_ID, "float32")
         return self.token_nll, {"loss": loss, "metric": plain}, weights
 
+    def warm_start(self, teacher: keras.Model) -> None:
+        """Takes over what a trained `Transformer` of the same sizes has learned.
+
+        Embedding and source encoder are the same in both; the decoder's attention to
+        the source and its feed-forward layers are a good start. Call it before `fit`.
+
+        Args:
+            teacher: A built `Transformer` with the same tokenizer, width and depths.
+        """
+        if not self.built:
+            self.build()
+        for name in ("embedding", "encoder", "decoder"):
+            mine, other = getattr(self, name), getattr(teacher, name)
+            if [w.shape for w in mine.weights] != [w.shape for w in other.weights]:
+                raise ValueError(
+                    f"The {name} of the teacher has other sizes than that of this "
+                    f"model. Give both the same vocabulary, hidden_dim, num_heads, "
+                    f"intermediate_dim and numbers of layers."
+                )
+            mine.set_weights(other.get_weights())
+
     # The source.
 
     def _embed(self, ids, training=None):
@@ -209,6 +230,17 @@ class Translator(TaskModel):
     def translate_ids(self, source_ids, **options):
         """The `target_ids` [B, L] of `generate`, whose options it takes."""
         return self.generate(source_ids, **options)["target_ids"]
+
+    def _rescored(self, rescorer, source_ids, ids, num_beams):
+        """Scores [B * num_beams] by a `Transformer` of ids [B * num_beams, L]."""
+        words = self.tokenizer.vocabulary_size
+        if rescorer.tokenizer.vocabulary_size != words:
+            raise ValueError(
+                f"The rescorer has {rescorer.tokenizer.vocabulary_size} words, this "
+                f"model {words}. Use a Transformer with the same tokenizer."
+            )
+        seen = rescorer.encode_source(source_ids)
+        return rescorer.score(ids, *(ops.repeat(x, num_beams, axis=0) for x in seen))
 
     def translation_graph(self, **options):
         """`translate_ids` with these options as a graph, traced once.

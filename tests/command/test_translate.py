@@ -9,15 +9,16 @@ import pytest
 
 from keras_vqem import zoo
 from keras_vqem.command import answers, decoding, demo, main, translate
-from keras_vqem.models import Transformer, loading
-from tests.command import test_web as small
+from keras_vqem.models import CTCTranslator, LatentNMT, Transformer, loading
 from tests.command.test_export import failed
+from tests.models.small import exportable
 
 CAPTION = "A man is riding a bicycle down the street."
 
 
 LONG = f"{demo.SENTENCES[-1][:-1]}, and her two children are eating ice cream."
 TEACHER = "multi30k_en_de_teacher"
+BEAMS = "--num-beams 3 --blank-bias 9 --length-bonus 0.5 --top-k 4".split()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -94,15 +95,28 @@ def test_options_of_decoding_reach_the_model(latent, capfd):
 
 
 def test_every_option_of_every_model_is_one_of_the_command():
-    pair = small.translators()
-    names = {name for model in pair for name in model.generation_options}
+    classes = (Transformer, LatentNMT, CTCTranslator)
+    names = {name for model in classes for name in model.generate.options}
     assert names == set(decoding.NAMES)
+
+
+def test_a_translator_without_codes(tmp_path, capfd):
+    model = exportable("CTCTranslator")
+    model.generation_config = {"blank_bias": -2.0}
+    model.save_to_preset(tmp_path / "ctc")
+    arguments = ["--model", str(tmp_path / "ctc"), "twenty-one"]
+    found = [run(capfd, *arguments, *more).out.strip() for more in ([], BEAMS)]
+    options = {"num_beams": 3, "blank_bias": 9.0, "length_bonus": 0.5, "top_k": 4}
+    assert found == [model.translate(["twenty-one"], **o)[0] for o in ({}, options)]
+    assert found[0] != found[1]
 
 
 def test_mistakes_are_one_sentence(tmp_path, capsys):
     teacher = ["--model", TEACHER]
     for arguments, words in [
         ([*teacher, "--min-codes", "1"], "--min-codes is no option of a Transformer"),
+        (["--blank-bias", "-1"], "--blank-bias is no option of a LatentNMT"),
+        (["--top-k", "0"], "--top-k must be at least 1, received 0"),
         (["--max-length", "9"], "--max-length is no option of a LatentNMT"),
         (["--rescorer", "multi30k_en_de_em"], "a Transformer is needed here"),
         (["--rescorer", "nothing"], "There is no model nothing"),

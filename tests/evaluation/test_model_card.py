@@ -45,6 +45,11 @@ def test_the_way_of_decoding_is_named():
         TRANSLATION | {"entries": [entry]}, pathlib.Path("a")
     )
     assert list(found) == ["test BLEU, 4 beams, repeats left out, rescored"]
+    entry = {"model": "a/config.json", "num_beams": 1, "blank_bias": -0.5, "bleu": 1.0}
+    found = model_card.preset_metrics(
+        TRANSLATION | {"entries": [entry]}, pathlib.Path("a")
+    )
+    assert list(found) == ["test BLEU, greedy, blank -0.5"]
 
 
 @pytest.mark.parametrize(

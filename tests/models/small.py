@@ -56,6 +56,13 @@ def transformer(**options):
     return model
 
 
+def ctc_translator(**options):
+    keras.utils.set_random_seed(1)
+    model = models.CTCTranslator(LetterTokenizer(), **{**SIZES, **options})
+    model.build()
+    return model
+
+
 def latent_nmt(bottleneck=None, **options):
     keras.utils.set_random_seed(1)
     if bottleneck is None:
@@ -79,8 +86,8 @@ def exportable(name):
         corpus.sources + corpus.targets, vocabulary_size=380
     )
     sizes = {**SIZES, "num_encoder_layers": 1, "num_decoder_layers": 1, "dropout": 0.1}
-    if name == "Transformer":
-        model = models.Transformer(tokenizer, **sizes)
+    if name in ("Transformer", "CTCTranslator"):
+        model = getattr(models, name)(tokenizer, **sizes)
     else:
         initializer = keras.initializers.RandomNormal(seed=0)
         bottleneck = layers.VQEMBottleneck(8, initializer=initializer)

@@ -13,6 +13,7 @@ TEXTS = ["twenty-one", " ", "the third of May, nineteen ten"]
 SHORT = {
     "Transformer": ({"max_length": 2}, {"max_length": 6}),
     "LatentNMT": ({"max_codes": 1, "drop_repeats": True}, {"max_codes": 3}),
+    "CTCTranslator": ({"blank_bias": 9.0}, {"blank_bias": -9.0}),
 }
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vqem import models
+from keras_vqem import layers, models
 from tests.models import small
 
 TEXTS = ["twenty-one", "", "ten past two", "   ", "the third of May, nineteen ten"]
 
 
-@pytest.fixture(scope="module", params=["Transformer", "LatentNMT"])
+@pytest.fixture(scope="module", params=["Transformer", "LatentNMT", "CTCTranslator"])
 def model(request):
     return small.exportable(request.param)
 
@@ -53,6 +53,13 @@ def test_scores_are_mean_log_probabilities(model, served):
     np.testing.assert_array_equal(
         found["target_ids"], model.translate_ids(ids, num_beams=2)
     )
+    if isinstance(model, models.CTCTranslator):
+        logits, mask = model._write(ids)
+        words = found["target_ids"]
+        expected = -layers.ctc_loss(logits, words, mask)[0].numpy()
+        expected /= np.count_nonzero(words, axis=1)
+        np.testing.assert_allclose(found["scores"], expected, rtol=1e-4)
+        return
     if isinstance(model, models.LatentNMT):
         # Written from the codes that come with it, all words at once.
         memory, mask = model.encode_source(ids)
@@ -166,7 +173,7 @@ def test_max_tokens_leaves_room_for_a_word(model, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["LatentNMT"], indirect=True)
+@pytest.mark.parametrize("model", ["LatentNMT", "CTCTranslator"], indirect=True)
 def test_a_rescorer_is_exported_too(model, tmp_path):
     teacher = small.exportable("Transformer")
     model.export(tmp_path / "1", num_beams=3, rescorer=teacher)

@@ -273,7 +273,8 @@ def test_flags_that_exclude_each_other_are_told_before_anything_is_made(
 
 @pytest.mark.parametrize(
     "name",
-    "distill numbers_demo prepare_translation train_image_autoencoder "
+    "distill numbers_demo prepare_translation train_ctc_translator "
+    "train_image_autoencoder "
     "train_image_prior train_image_transformer train_latent_nmt "
     "train_transformer".split(),
 )

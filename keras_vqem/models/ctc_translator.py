@@ -1,0 +1,309 @@
+"""CTCTranslator: all words in one pass, without codes and without a loop."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import ops
+from keras.optimizers.schedules import LearningRateSchedule
+
+from keras_vqem import replicas
+from keras_vqem.checks import whole_number
+from keras_vqem.decoding import ctc_best_path, ctc_prefix_beam_search
+from keras_vqem.ids import EOS_ID, PAD_ID
+from keras_vqem.layers import TransformerDecoder, ctc_alignment, ctc_loss
+from keras_vqem.layers.bottlenecks.scheduled import Scheduled
+from keras_vqem.layers.position_signal import position_signal
+from keras_vqem.models.translator import Translator, with_generation_config
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem")
+class CTCTranslator(Translator):
+    """Translates in one pass: all positions are written at once, words read off them.
+
+    A dense layer turns each source state into `upsample` positions. A decoder that
+    sees all of them and the source gives each position a distribution over words and
+    the blank, which is id 0. Merging runs of equal ids and then dropping blanks turns
+    positions into words. Training sums over all alignments of the target to the
+    positions (connectionist temporal classification, CTC), so nobody has to say which
+    position writes which word. There are no codes: this is what a translator with
+    codes is measured against.
+
+    Label smoothing spreads a share of each position's label evenly over all ids. The
+    label of a position is the distribution over ids that alignments to the target have
+    there. So with a smoothing of `s` the loss of a sentence is `(1 - s)` times its CTC
+    loss plus `s` times the sum over positions of the cross entropy between the uniform
+    distribution and the position's.
+
+    A sentence whose target does not fit its positions (see
+    `keras_vqem.layers.ctc_loss`) is left out of the loss. The metric `unfit` is the
+    share of such sentences; `token_nll` is the CTC loss in nats per target token.
+
+    Args:
+        tokenizer: A `keras_vqem.text.SentencePieceTokenizer`, or an object with its
+            `vocabulary_size`, `encode` and `decode`.
+        upsample: Number of positions per source token. A translation has at most as
+            many tokens as there are positions.
+        hidden_dim: Size of embeddings and hidden states.
+        num_encoder_layers: Number of Transformer blocks that read the source.
+        num_decoder_layers: Number of Transformer blocks that write the target.
+        num_heads: Number of attention heads in every attention layer.
+        intermediate_dim: Size of the hidden layer of feed-forward networks.
+        dropout: Share of activations that are dropped in training, after embeddings,
+            attentions and feed-forward layers.
+        glancing: Share from 0 to 1 of what the decoder gets wrong that it is shown in
+            training, or a `keras.optimizers.schedules` schedule of it (glancing
+            training). Before each step the decoder writes once without learning. Its
+            most probable alignment of the target says which positions are wrong. Then
+            random positions, `glancing` times as many, are given the embedding of
+            their aligned id in place of the source state, and the decoder learns to
+            write all positions. Lower it over the run, from about 0.5. The metrics of
+            `fit` are then those of the easier task. 0 turns it off, and saves the
+            first pass.
+        **kwargs: `generation_config`, `low_score`, and arguments of `keras.Model`.
+
+    Call arguments:
+        inputs: A dict of int32 ids padded with 0: `source_ids` [B, S], and for the
+            loss `target_ids` [B, T], each sentence ended by id 1.
+
+    Returns:
+        Logits [B, S * upsample, vocabulary_size], one distribution per position.
+
+    Example:
+
+    >>> from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer, TokenBatches
+    >>> corpus = ParallelCorpus.from_numbers(500, seed=0)
+    >>> tokenizer = SentencePieceTokenizer.train(
+    ...     corpus.sources + corpus.targets, vocabulary_size=400)
+    >>> batches = TokenBatches(
+    ...     tokenizer.encode_lines(corpus.sources),
+    ...     tokenizer.encode_lines(corpus.targets), tokens_per_batch=512)
+    >>> model = keras_vqem.models.CTCTranslator(
+    ...     tokenizer, hidden_dim=32, num_encoder_layers=1, num_decoder_layers=1,
+    ...     num_heads=2, intermediate_dim=64)
+    >>> model.compile()
+    >>> history = model.fit(
+    ...     batches.dataset(), steps_per_epoch=batches.steps_per_epoch, verbose=0)
+    >>> sorted(history.history)
+    ['loss', 'token_nll', 'unfit']
+    >>> len(model.translate(["twenty-one"], num_beams=4))
+    1
+
+    References:
+        - Graves et al., 2006. Connectionist Temporal Classification.
+        - Libovický, Helcl, 2018. End-to-End Non-Autoregressive Neural Machine
+          Translation with Connectionist Temporal Classification. arXiv:1811.04719.
+        - Qian et al., 2021. Glancing Transformer for Non-Autoregressive Neural Machine
+          Translation. arXiv:2008.07905.
+        - Gu, Kong, 2021. Fully Non-autoregressive Neural Machine Translation: Tricks of
+          the Trade. arXiv:2012.15833.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        upsample: int = 2,
+        hidden_dim: int = 512,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        num_heads: int = 8,
+        intermediate_dim: int = 2048,
+        dropout: float = 0.1,
+        glancing: float | LearningRateSchedule = 0.0,
+        **kwargs,
+    ):
+        super().__init__(
+            tokenizer,
+            hidden_dim,
+            num_encoder_layers,
+            num_heads,
+            intermediate_dim,
+            dropout,
+            **kwargs,
+        )
+        self.upsample = whole_number("upsample", upsample, 1)
+        self.num_decoder_layers = num_decoder_layers
+        self.upsampler = keras.layers.Dense(
+            self.upsample * hidden_dim, name="upsampler", dtype=self.dtype_policy
+        )
+        self.decoder = TransformerDecoder(
+            num_decoder_layers,
+            num_heads,
+            intermediate_dim,
+            dropout,
+            causal=False,
+            name="decoder",
+            dtype=self.dtype_policy,
+        )
+        self.glancing = Scheduled(glancing, "glancing", within=(0, 1))
+        self.seed_generator = replicas.ReplicaSeedGenerator()
+        self.unfit = keras.metrics.Mean(name="unfit")
+
+    def build(self, input_shape=None):
+        super().build(input_shape)
+        for layer in (self.upsampler, self.decoder):
+            layer.build((None, None, self.hidden_dim))
+        self.glancing.build(self)
+        self.built = True
+
+    def call(self, inputs, training=None):
+        return self._write(inputs["source_ids"], training, inputs.get("target_ids"))[0]
+
+    def _write(self, source_ids, training=None, target_ids=None):
+        """Logits [B, P, V] of all positions, and which of them are there [B, P]."""
+        memory, memory_mask = self.encode_source(source_ids, training)
+        rows, length = ops.shape(source_ids)
+        x = self.upsampler(memory)
+        x = ops.reshape(x, (rows, length * self.upsample, self.hidden_dim))
+        mask = self._positions(source_ids)
+        signal = position_signal(ops.shape(x)[1], self.hidden_dim, dtype=x.dtype)
+
+        def decode(x, training):
+            x = self.decoder(
+                x + signal,
+                memory,
+                mask=mask,
+                memory_mask=memory_mask,
+                training=training,
+            )
+            return self.embedding(x, reverse=True)
+
+        if training and self.glancing.serialize():
+            first = ops.stop_gradient(decode(x, training=False))
+            x = self._glance(x, first, target_ids, mask)
+        return decode(x, training), mask
+
+    def _positions(self, source_ids):
+        return ops.repeat(source_ids != PAD_ID, self.upsample, axis=1)
+
+    # Training.
+
+    def _glance(self, x, logits, target_ids, mask):
+        """Shows some of the target: decoder inputs [B, P, D], some of them words."""
+        aligned = ctc_alignment(logits, target_ids, mask, blank_id=PAD_ID)
+        written = tf.argmax(logits, axis=-1, output_type=tf.int32)
+        wrong, there = (
+            ops.sum(ops.cast(places, "float32"), axis=1, keepdims=True)
+            for places in (mask & (written != aligned), mask)
+        )
+        share = self.glancing.value() * wrong / ops.maximum(there, 1.0)
+        self.glancing.step()
+        draws = keras.random.uniform(
+            ops.shape(aligned), dtype="float32", seed=self.seed_generator
+        )
+        shown = mask & (draws < share)
+        return ops.where(shown[..., None], self.embedding(aligned), x)
+
+    def _loss_terms(self, inputs, outputs):
+        target_ids = inputs["target_ids"]
+        mask = self._positions(inputs["source_ids"])
+        plain, fits = ctc_loss(outputs, target_ids, mask, blank_id=PAD_ID)
+        loss = plain
+        if self.label_smoothing:
+            logits = ops.cast(outputs, "float32")
+            uniform = ops.logsumexp(logits, axis=-1) - ops.mean(logits, axis=-1)
+            uniform = ops.sum(uniform * ops.cast(mask, "float32"), axis=1)
+            loss = (1.0 - self.label_smoothing) * plain + self.label_smoothing * uniform
+        tokens = _num_tokens(target_ids)
+        self.unfit.update_state(
+            ops.cast(~fits, "float32"), sample_weight=ops.minimum(tokens, 1.0)
+        )
+        # A sentence counts by its tokens, so that the mean is one over tokens.
+        number = ops.maximum(tokens, 1.0)
+        values = {"loss": loss / number, "metric": plain / number}
+        yield self.token_nll, values, tokens * ops.cast(fits, "float32")
+
+    # Translation.
+
+    @with_generation_config
+    def generate(
+        self,
+        source_ids,
+        num_beams=1,
+        blank_bias=0.0,
+        length_bonus=0.0,
+        length_penalty=0.0,
+        top_k=8,
+        rescorer=None,
+    ):
+        """Translates ids, all words at once.
+
+        The options, by keyword, default to those of `generation_config`, then to these.
+
+        Args:
+            source_ids: int32 [B, S].
+            num_beams: 1 to take the most probable id at each position, without a loop.
+                With more, a prefix beam search goes through the positions and finds
+                that many translations, each with the probability of its alignments
+                summed up, and the best of them wins.
+            blank_bias: Number to add to the blank's logit at each position. Negative
+                values give longer translations. Where two words share the probability,
+                the blank can win against each of them, and the word is lost.
+            length_bonus: Number to add to the log probability of a beam for each of
+                its tokens.
+            length_penalty: Exponent of the length by which beams are compared; see
+                `keras_vqem.decoding.ctc_prefix_beam_search`.
+            top_k: Number of most probable ids per position by which beams grow.
+            rescorer: A trained `Transformer` with the same tokenizer, the teacher for
+                example. It chooses among the beams, all of which it reads at once.
+
+        Returns:
+            A dict: `target_ids` int32 [B, L], each row ended by id 1 (unless it has no
+            end), then padded with 0; and `scores` [B], the log probability of the
+            translation over the number of its tokens: by CTC without the bias, or by
+            the rescorer, if there is one.
+        """
+        logits, mask = self._write(source_ids)
+        if num_beams == 1:
+            ids = ctc_best_path(
+                logits, EOS_ID, mask, blank_id=PAD_ID, blank_bias=blank_bias
+            )
+            ids = ids[:, None]
+        else:
+            logits = ops.cast(logits, "float32")
+            bias = blank_bias * tf.one_hot(PAD_ID, self.tokenizer.vocabulary_size)
+            ids, _ = ctc_prefix_beam_search(
+                logits + bias,
+                EOS_ID,
+                mask,
+                blank_id=PAD_ID,
+                num_beams=num_beams,
+                top_k=top_k,
+                length_bonus=length_bonus,
+                length_penalty=length_penalty,
+            )
+        # There are more positions than words.
+        longest = ops.max(ops.sum(ops.cast(ids != PAD_ID, "int32"), -1), initial=0)
+        ids = ids[..., :longest]
+        if rescorer is None:
+            ids = ids[:, 0]
+            return {"target_ids": ids, "scores": _mean_log_prob(logits, mask, ids)}
+        rows = ops.shape(ids)[0]
+        flat = ops.reshape(ids, (rows * num_beams, longest))
+        scores = self._rescored(rescorer, source_ids, flat, num_beams)
+        scores = ops.reshape(scores, (rows, num_beams))
+        best = tf.argmax(scores, axis=1)
+        return {
+            "target_ids": tf.gather(ids, best, batch_dims=1),
+            "scores": tf.gather(scores, best, batch_dims=1),
+        }
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "upsample": self.upsample,
+            "num_decoder_layers": self.num_decoder_layers,
+            "glancing": self.glancing.serialize(),
+        }
+
+
+def _num_tokens(ids):
+    """float32 [B]: the number of ids [B, L] that are not padding."""
+    return ops.sum(ops.cast(ids != PAD_ID, "float32"), axis=1)
+
+
+def _mean_log_prob(logits, mask, ids):
+    """[B]: the log probability of ids [B, L] per token; -1e9 where there are none."""
+    tokens = _num_tokens(ids)
+    log_prob = -ctc_loss(logits, ids, mask, blank_id=PAD_ID)[0]
+    return ops.where(tokens > 0, log_prob / ops.maximum(tokens, 1.0), -1e9)

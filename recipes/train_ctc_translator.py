@@ -1,0 +1,105 @@
+"""Trains CTCTranslator, which writes all words in one pass and has no codes.
+
+    python recipes/train_ctc_translator.py --data data/multi30k_distilled \\
+        --teacher runs/teacher --run runs/ctc --epochs 8 --max-shapes 6 \\
+        --validate-every 2 --jit
+
+With --glancing-start 0.5 --glancing-end 0.2, for example, the decoder is shown parts of
+the target in training, fewer as the run goes on (Qian 2021); each step takes longer.
+The run folder is that of train_transformer.py. Metrics also hold the share of training
+pairs whose target does not fit the positions and which teach nothing (unfit). After
+training several biases of the blank are tried on val. The one with the best BLEU is
+stored in model.keras, and is used wherever that model translates.
+"""
+
+from arguments import (
+    adam,
+    add_number,
+    add_translation_arguments,
+    make_parser,
+    run_options,
+    sizes,
+    user_errors,
+)
+
+WARMUP_STEPS = 800  # in a run that is long enough
+BLANK_BIASES = (0.0, -0.5, -1.0, -1.5)
+
+
+@user_errors
+def main(arguments=None):
+    parser = make_parser(__doc__)
+    add_translation_arguments(parser, WARMUP_STEPS, average=5)
+    parser.add_argument(
+        "--teacher",
+        metavar="RUN",
+        help="run of a Transformer whose weights to start from (default: none)",
+    )
+    add_number(parser, "--upsample", 2, "number of positions per source token")
+    help = "share of wrong positions that training shows, {} (0: no glancing)"
+    add_number(parser, "--glancing-start", 0.0, help.format("at first"))
+    add_number(parser, "--glancing-end", 0.0, help.format("at the end"))
+    arguments = parser.parse_args(arguments)
+
+    import keras
+
+    from keras_vqem.evaluation.translation_scores import bleu
+    from keras_vqem.models import CTCTranslator
+    from keras_vqem.models.loading import load_translator
+    from keras_vqem.text import TranslationData
+    from keras_vqem.training import Run, ValidationBLEU, save_model
+
+    with Run(arguments.run, **run_options(arguments)) as run:
+        data = TranslationData(arguments.data)
+        val = data.corpus("val")
+        batches = data.batches(
+            "train",
+            arguments.tokens_per_batch,
+            max_shapes=arguments.max_shapes,
+            length_multiple=1,
+            batch_multiple=2 * run.num_replicas,
+            seed=arguments.seed,
+        )
+        steps = arguments.epochs * batches.steps_per_epoch
+
+        glancing = arguments.glancing_start
+        if glancing != arguments.glancing_end:
+            glancing = keras.optimizers.schedules.PolynomialDecay(
+                glancing, steps, arguments.glancing_end
+            )
+        model = CTCTranslator(
+            data.tokenizer,
+            upsample=arguments.upsample,
+            glancing=glancing,
+            **sizes(arguments),
+        )
+        if arguments.teacher:
+            model.warm_start(load_translator(arguments.teacher))
+        model.compile(
+            adam(run, arguments, steps, WARMUP_STEPS),
+            label_smoothing=arguments.label_smoothing,
+            jit_compile=arguments.jit,
+        )
+        run.fit(
+            model,
+            batches,
+            arguments.epochs,
+            callbacks=[ValidationBLEU(val, every=arguments.validate_every)],
+            average=arguments.average,
+        )
+
+        found = {
+            bias: bleu(model.translate(val.sources, blank_bias=bias), val.targets)
+            for bias in BLANK_BIASES
+        }
+        run.log("blank_bias  val_bleu")
+        for bias, score in found.items():
+            run.log(f"{bias:10.1f}  {score:8.2f}")
+        best = max(found, key=found.get)
+        model.generation_config = {"blank_bias": best}
+        save_model(model, run.path / "model.keras")
+        run.report({"blank_bias": best, "val_bleu": found[best]})
+
+
+if __name__ == "__main__":
+    main()
