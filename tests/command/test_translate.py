@@ -102,8 +102,8 @@ def test_every_option_of_every_model_is_one_of_the_command():
 def test_mistakes_are_one_sentence(tmp_path, capsys):
     teacher = ["--model", TEACHER]
     for arguments, words in [
-        ([*teacher, "--min-codes", "1"], "--min-codes is no option of a Transformer"),
-        (["--max-length", "9"], "--max-length is no option of a LatentNMT"),
+        ([*teacher, "--min-codes", "1"], "--min-codes is not an option of Tran"),
+        (["--max-length", "9"], "--max-length is not an option of LatentNMT"),
         (["--rescorer", "multi30k_en_de_em"], "a Transformer is needed here"),
         (["--rescorer", "nothing"], "There is no model nothing"),
         (["--num-beams", "0"], "--num-beams must be at least 1, received 0"),

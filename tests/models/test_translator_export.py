@@ -161,7 +161,7 @@ assert not {{"keras_vqem", "sentencepiece"}} & set(sys.modules)
 
 
 def test_max_tokens_leaves_room_for_a_word(model, tmp_path):
-    with pytest.raises(ValueError, match="at least 2, a token and the end; received 1"):
+    with pytest.raises(ValueError, match="at least 2, .*, received 1"):
         model.export(tmp_path / "x", max_tokens=1)
 
 
