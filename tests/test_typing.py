@@ -11,7 +11,18 @@ import pytest
 import keras_vqem
 
 ROOT = pathlib.Path(__file__).parent.parent
-ROOMS = ("decoding", "files", "images", "text")
+ROOMS = (
+    "command",
+    "decoding",
+    "evaluation",
+    "files",
+    "images",
+    "models",
+    "serving",
+    "text",
+    "training",
+    "zoo",
+)
 MODULES = [
     module.name
     for module in pkgutil.walk_packages(keras_vqem.__path__, "keras_vqem.")
@@ -31,7 +42,8 @@ def functions_of(module):
         if inspect.isfunction(member):
             yield name, member
         elif inspect.isclass(member):
-            yield f"{name}.__init__", member.__init__
+            if getattr(member.__init__, "__module__", None) == module.__name__:
+                yield f"{name}.__init__", member.__init__
             for method, value in public(vars(member).items()):
                 value = getattr(value, "fget", getattr(value, "__func__", value))
                 if inspect.isfunction(value):

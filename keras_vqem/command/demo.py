@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Runs `keras-vqem demo`."""
     start = time.monotonic()
-    with problems.told_by(parser):
+    with problems.told_by(parser, options.verbose):
         if options.web:
             from keras_vqem.command import web
 

@@ -68,7 +68,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
     # The server sees the resolved folder, which is mounted.
     folder = options.folder.resolve()
-    with problems.told_by(parser):
+    with problems.told_by(parser, options.verbose):
         version = options.version or next_version(folder)
         if (folder / str(version)).exists():
             raise FileExistsError(

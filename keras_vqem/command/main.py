@@ -14,14 +14,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     # keras_vqem/quiet.py reads --verbose before this runs; here it is only declared.
     shared = argparse.ArgumentParser(add_help=False)
-    help = "also print the log messages of TensorFlow"
-    shared.add_argument("--verbose", action="store_true", help=help)
+    help = "print the log messages of TensorFlow, and tracebacks of errors"
+    shared.add_argument(
+        "--verbose", action="store_true", default=argparse.SUPPRESS, help=help
+    )
     parser = argparse.ArgumentParser(
         prog="keras-vqem",
         description="Try, use and export trained vector-quantized models. "
         "The scripts in recipes/ train and measure them.",
         parents=[shared],
     )
+    parser.set_defaults(verbose=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, module in (
         ("demo", demo),

@@ -8,19 +8,22 @@ from typing import Any
 
 
 @contextlib.contextmanager
-def told_by(parser: argparse.ArgumentParser) -> Iterator[None]:
+def told_by(parser: argparse.ArgumentParser, verbose: bool = False) -> Iterator[None]:
     """Turns errors that a user can correct into one sentence and exit status 2.
 
     Other errors are bugs and keep their traceback.
 
     Args:
         parser: Parser of the command, whose name the message starts with.
+        verbose: Whether these errors keep their traceback, too.
     """
     try:
         yield
     except KeyboardInterrupt:
         parser.exit(130, "\n")
     except (ImportError, OSError, ValueError) as error:
+        if verbose:
+            raise
         message = " ".join(str(error).split())
         parser.exit(2, f"{parser.prog}: error: {message}\n")
 

@@ -46,7 +46,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     from keras_vqem.models.loading import load_translator
     from keras_vqem.text.lines import answer_lines
 
-    with problems.told_by(parser):
+    with problems.told_by(parser, options.verbose):
         given = decoding.given(options)
         model = load_translator(options.model)
         chosen = decoding.chosen(given, model)

@@ -16,5 +16,5 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Runs `keras-vqem zoo`."""
     from keras_vqem import zoo
 
-    with problems.told_by(parser):
+    with problems.told_by(parser, options.verbose):
         print(zoo.table())

@@ -13,7 +13,7 @@ END = re.compile(r"""([.!?…]+)["'”“’»)\]]*\s+|[。！？]+\s*""")
 START = re.compile(r"""["'“‘„«(\[¿¡]*[^\W_a-zß-öø-ÿ]""")
 
 
-def split_sentences(text, max_words=50):
+def split_sentences(text: str, max_words: int = 50) -> list[str]:
     """Splits text into its sentences.
 
     A sentence ends with a full stop, an exclamation or question mark or an ellipsis,

@@ -95,5 +95,5 @@ def test_refusals_are_one_sentence_and_leave_nothing(preset, tmp_path, capsys):
         assert words in failed(["export", *arguments], capsys)
     (tmp_path / "models").mkdir(exist_ok=True)
     (tmp_path / "models" / "models.config").write_text("{")
-    assert "Mend it" in failed(["export", preset, target], capsys)
+    assert "Correct it" in failed(["export", preset, target], capsys)
     assert not list((tmp_path / "models").glob("tiny/*"))

@@ -56,7 +56,7 @@ def test_scores_are_mean_log_probabilities(model, served):
     if isinstance(model, models.LatentNMT):
         # Written from the codes that come with it, all words at once.
         memory, mask = model.encode_source(ids)
-        written, logits = model._decode(found["codes"], memory, mask)
+        written, logits = model.write_words(found["codes"], memory, mask)
         np.testing.assert_array_equal(written, found["target_ids"])
     else:
         inputs = {"source_ids": ids, "target_ids": found["target_ids"]}
