@@ -60,14 +60,14 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def read_json_lines(path: str | os.PathLike) -> list:
-    """Reads a file of one JSON object per line, without a last line that was cut off.
+def read_json_lines(path: str | os.PathLike) -> list[Any]:
+    """Reads a file with one JSON object per line, without an incomplete last line.
 
     Args:
-        path: The file.
+        path: File to read.
 
     Returns:
-        List of the objects; empty if there is no such file.
+        List of the objects, empty if there is no such file.
 
     Example:
 

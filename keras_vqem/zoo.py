@@ -1,22 +1,24 @@
 """The trained models that come with the package."""
 
 import dataclasses
+import os
+from typing import Any
 
 from keras_vqem.models import preset
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """What is known of a preset.
+    """Facts about a preset.
 
     Attributes:
         name: Name for `from_preset`.
-        model: Name of its class in `keras_vqem.models`.
-        task: What the model does.
-        data: What it was trained on.
+        model: Name of the model's class in `keras_vqem.models`.
+        task: Task of the model.
+        data: Data that the model was trained on.
         terms: Terms of use, which follow from those of the data.
-        decoding: Dict of the options of `generate` that are stored in it.
-        megabytes: Size on disk.
+        decoding: Dict of the options of `generate` that are stored in the preset.
+        megabytes: Size on disk in megabytes.
         metrics: Dict from names to numbers, measured with the preset itself.
     """
 
@@ -25,13 +27,13 @@ class Entry:
     task: str
     data: str
     terms: str
-    decoding: dict
+    decoding: dict[str, Any]
     megabytes: float
-    metrics: dict
+    metrics: dict[str, float]
 
 
-def entries():
-    """The presets that come with the package, a list of `Entry`.
+def entries() -> list[Entry]:
+    """Returns facts about the presets that come with the package.
 
     Example:
 
@@ -58,13 +60,13 @@ def _entry(name):
     )
 
 
-def load(name):
-    """Loads the model of a preset, whatever its class; see `from_preset`."""
+def load(name: str | os.PathLike) -> preset.Presets:
+    """Loads the model of a preset, of any class, as `from_preset` does."""
     return preset.Presets.from_preset(name)
 
 
-def table():
-    """The entries as text, a few lines per preset."""
+def table() -> str:
+    """Returns the entries as text, a few lines per preset."""
     return "\n\n".join(map(_text, entries())) or "This installation has no presets."
 
 

@@ -1,7 +1,7 @@
-"""Flags that recipes share, what is made of them, and how errors are told.
+"""Flags that recipes share, objects made from them, and error messages.
 
-Recipes alone import this module. It imports the library inside functions, so that
---help answers at once.
+Only recipes import this module. It imports the library inside functions, so that
+--help is fast.
 """
 
 import argparse
@@ -10,8 +10,8 @@ import os
 import pathlib
 import sys
 
-# Flags that may change when a run is resumed without making it another run. A
-# finished run that is resumed with another --average just saves its model anew.
+# Flags that may change when a run is resumed. A finished run that is resumed with
+# another --average only saves its model again.
 MAY_DIFFER = ("average", "run", "validate_every")
 
 
@@ -25,31 +25,34 @@ class Parser(argparse.ArgumentParser):
 
 
 def make_parser(doc):
-    """The parser of a recipe, to be made before anything imports TensorFlow.
+    """Makes the parser of a recipe, before anything imports TensorFlow.
 
     Unless --verbose is given, TensorFlow starts quietly.
 
     Args:
-        doc: The docstring of the recipe, shown by --help as it is.
+        doc: Docstring of the recipe, which --help shows.
     """
     if "--verbose" not in sys.argv and "keras_vqem" not in sys.modules:
         os.environ["KERAS_VQEM_QUIET"] = "1"
     raw = argparse.RawDescriptionHelpFormatter
     parser = Parser(description=doc, formatter_class=raw)
-    verbose_help = "show TensorFlow's log messages, and where an error was raised"
+    verbose_help = "print the log messages of TensorFlow, and tracebacks of errors"
     parser.add_argument("--verbose", action="store_true", help=verbose_help)
     return parser
 
 
 def user_errors(main):
-    """Decorates `main(arguments=None)`: an error is one sentence, with exit code 2."""
+    """Decorates `main(arguments=None)` to print errors as one sentence and exit with 2.
+
+    With --verbose, errors keep their traceback.
+    """
 
     @functools.wraps(main)
     def wrapped(arguments=None):
         given = sys.argv[1:] if arguments is None else arguments
         try:
             return main(arguments)
-        except (ValueError, OSError, RuntimeError) as error:
+        except (ImportError, OSError, RuntimeError, ValueError) as error:
             if "--verbose" in given:
                 raise
             name = pathlib.Path(main.__globals__["__file__"]).name
@@ -60,7 +63,7 @@ def user_errors(main):
 
 
 def positive(text):
-    """The type of flags that count something: an integer of at least 1."""
+    """Type of flags that take an integer of at least 1."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is not at least 1")
@@ -76,10 +79,10 @@ def add_number(group, flag, default, help, type=None):
     Args:
         group: Parser or group of a parser.
         flag: Name of the flag.
-        default: Default value. Unless `type` says otherwise, a flag whose default is
-            an integer takes integers of at least 1.
-        help: What the number is; the default is added to it.
-        type: Function from a str to a number.
+        default: Default value. Without `type`, a flag with an integer as default takes
+            integers of at least 1.
+        help: Help text, without the default, which is added.
+        type: Function from a string to a number, or None.
     """
     kind = type or (float if isinstance(default, float) else positive)
     help = f"{help} (default: %(default)s)"
@@ -91,7 +94,7 @@ def add_number(group, flag, default, help, type=None):
 
 
 def add_run_arguments(parser, epochs, average):
-    """Adds what every trainer takes, with these defaults."""
+    """Adds the flags of every trainer, with the given defaults."""
     add = parser.add_argument
     add(
         "--run",
@@ -121,14 +124,14 @@ def add_run_arguments(parser, epochs, average):
 
 
 def run_options(arguments):
-    """Arguments of `keras_vqem.training.Run` after its path."""
+    """Returns the arguments of `keras_vqem.training.Run` after its path."""
     if arguments.jit and arguments.strategy != "none":
         raise ValueError(
-            "--jit does not work with a strategy: Keras compiles steps with XLA on one "
-            "device only. Leave one of them out."
+            "--jit does not work with --strategy, because Keras compiles steps with "
+            "XLA on one device only. Leave one of them out."
         )
     recorded = dict(vars(arguments))
-    for name in ("resume", "verbose"):  # of the process, not of the run
+    for name in ("resume", "verbose"):  # These belong to the process, not the run.
         del recorded[name]
     return {
         "seed": arguments.seed,
@@ -148,7 +151,7 @@ def add_learning_arguments(parser, learning_rate, warmup_steps):
     Args:
         parser: Parser of the recipe.
         learning_rate: Default of the highest learning rate.
-        warmup_steps: Number of steps to it in a run that is long enough.
+        warmup_steps: Default number of warm-up steps, if the run is long enough.
 
     Returns:
         The group, for more flags about learning.
@@ -160,14 +163,14 @@ def add_learning_arguments(parser, learning_rate, warmup_steps):
         "--warmup-steps",
         type=positive,
         metavar="N",
-        help="steps in which the learning rate rises to the highest "
+        help="number of steps in which the learning rate rises "
         f"(default: {warmup_steps}, at most a quarter of the run)",
     )
     add(
         "--schedule",
         choices=["exponential", "inverse-square-root"],
         default="exponential",
-        help="fall of the learning rate after that (default: %(default)s, as in the "
+        help="decay of the learning rate after that (default: %(default)s, as in the "
         "paper)",
     )
     add_number(group, "--final", 0.05, "share of the learning rate left at the end")
@@ -175,14 +178,14 @@ def add_learning_arguments(parser, learning_rate, warmup_steps):
 
 
 def steps_for(run, arguments, name, usual, most):
-    """A number of first steps: as given, else the usual one if the run has room.
+    """Returns a number of first steps: as given, or else `usual`, but at most `most`.
 
     Args:
-        run: The `Run`, which says so if there is less room.
+        run: The `Run`, which logs the number if it is less than `usual`.
         arguments: Parsed arguments.
-        name: Name of the argument; its value is None where it was not given.
+        name: Name of the argument, whose value is None if it was not given.
         usual: Number of steps in a run that is long enough.
-        most: The most that this run has room for.
+        most: Maximum number of steps in this run.
     """
     given = getattr(arguments, name)
     if given is not None:
@@ -192,19 +195,19 @@ def steps_for(run, arguments, name, usual, most):
     chosen = max(most, 1)
     run.log(
         f"--{name.replace('_', '-')} {chosen}: the run is too short for the usual "
-        f"{usual} steps; give the flag to choose another number"
+        f"{usual} steps; pass the flag to choose another number"
     )
     return chosen
 
 
 def adam(run, arguments, steps, warmup_steps):
-    """The optimizer of a run.
+    """Returns the optimizer of a run.
 
     Args:
         run: The `Run`.
-        arguments: Parsed, from a parser with `add_learning_arguments`.
+        arguments: Parsed arguments with those of `add_learning_arguments`.
         steps: Number of steps of the run.
-        warmup_steps: As given to `add_learning_arguments`.
+        warmup_steps: Default number of warm-up steps, if the run is long enough.
     """
     import keras
 
@@ -224,7 +227,7 @@ def adam(run, arguments, steps, warmup_steps):
 
 
 def add_em_arguments(group, num_samples, temperature, dead_code_threshold):
-    """Adds the arguments of `VQEMBottleneck`, with these defaults."""
+    """Adds the arguments of `VQEMBottleneck`, with the given defaults."""
     add = group.add_argument
     add_number(
         group,
@@ -238,23 +241,23 @@ def add_em_arguments(group, num_samples, temperature, dead_code_threshold):
         "--final-temperature",
         type=float,
         metavar="T",
-        help="temperature at the end of an exponential fall over the run "
-        "(default: no fall)",
+        help="temperature at the end of an exponential decay over the run "
+        "(default: no decay)",
     )
-    add_number(group, "--decay", 0.99, "share of the codebook's averages kept per step")
+    add_number(
+        group, "--decay", 0.99, "decay of the codebook's moving averages per step"
+    )
     add_number(
         group,
         "--dead-code-threshold",
         dead_code_threshold,
         "average count below which a code is replaced",
     )
-    add_number(
-        group, "--commitment-weight", 0.25, "weight of vectors' distance to their codes"
-    )
+    add_number(group, "--commitment-weight", 0.25, "weight of the commitment loss")
 
 
 def em_bottleneck(arguments, num_codes, steps, groups=None):
-    """The `VQEMBottleneck` of parsed arguments, for a run of so many steps."""
+    """Returns the `VQEMBottleneck` of parsed arguments, for a run of `steps` steps."""
     import keras
 
     from keras_vqem.layers import VQEMBottleneck
@@ -263,13 +266,13 @@ def em_bottleneck(arguments, num_codes, steps, groups=None):
     if arguments.final_temperature is not None:
         if not arguments.num_samples:
             raise ValueError(
-                "--final-temperature belongs to soft EM, and --num-samples 0 is hard "
-                "EM. Leave out one of them."
+                "--final-temperature is for soft EM, but --num-samples 0 is hard EM. "
+                "Leave out one of them."
             )
         if not 0 < arguments.final_temperature <= temperature:
             raise ValueError(
                 f"--final-temperature must be above 0 and at most --temperature, "
-                f"{temperature}; received {arguments.final_temperature}."
+                f"{temperature}, received {arguments.final_temperature}."
             )
         temperature = keras.optimizers.schedules.ExponentialDecay(
             temperature, steps, arguments.final_temperature / temperature
@@ -296,19 +299,19 @@ SIZES = {
     "num_heads": "number of attention heads",
     "intermediate_dim": "size of the hidden layer of feed-forward networks",
     "block_length": "number of positions per block of local attention",
-    "dropout": "share of activations dropped in training",
+    "dropout": "dropout rate",
 }
 
 
 def add_sizes(parser, **defaults):
-    """Adds sizes of a network, some of `SIZES`, with these defaults."""
+    """Adds flags for some of `SIZES`, with the given defaults."""
     group = parser.add_argument_group("network")
     for name, default in defaults.items():
         add_number(group, f"--{name.replace('_', '-')}", default, SIZES[name])
 
 
 def sizes(arguments):
-    """The sizes among parsed arguments, as arguments of the model."""
+    """Returns the sizes among parsed arguments, as arguments of the model."""
     return {name: value for name, value in vars(arguments).items() if name in SIZES}
 
 
@@ -316,7 +319,7 @@ def sizes(arguments):
 
 
 def add_translation_arguments(parser, warmup_steps, average):
-    """Adds what every trainer of translators takes."""
+    """Adds the flags of every trainer of translators."""
     parser.add_argument(
         "--data",
         required=True,
@@ -348,17 +351,17 @@ def add_translation_arguments(parser, warmup_steps, average):
 
 def add_batch_arguments(group, max_shapes):
     """Adds the sizes of batches of sentences."""
-    add_number(group, "--tokens-per-batch", 2048, "most tokens per side of a batch")
-    add_number(
-        group, "--max-shapes", max_shapes, "most shapes of batches; XLA compiles each"
-    )
+    help = "maximum number of tokens per side of a batch"
+    add_number(group, "--tokens-per-batch", 2048, help)
+    help = "maximum number of shapes of batches, each of which XLA compiles"
+    add_number(group, "--max-shapes", max_shapes, help)
 
 
 # Images.
 
 
 def add_image_data_arguments(parser):
-    """Adds where images come from."""
+    """Adds the flags of image data."""
     add = parser.add_argument
     add(
         "--dataset",
@@ -379,13 +382,22 @@ def add_image_data_arguments(parser):
         "--validation",
         type=int,
         metavar="N",
-        help="number of training images held out where there is no validation split "
+        help="number of training images to hold out if there is no validation split "
         "(default: 2000)",
     )
 
 
+def add_image_model_arguments(parser):
+    """Adds the flags of a trained image model, its prior, and image data."""
+    help = "folder of a finished run, .keras file or preset"
+    parser.add_argument("--model", required=True, metavar="RUN", help=help)
+    help = "run of train_image_prior.py (default: the prior of the model, if any)"
+    parser.add_argument("--prior", metavar="RUN", help=help)
+    add_image_data_arguments(parser)
+
+
 def image_data(arguments):
-    """The `ImageData` that parsed arguments name."""
+    """Returns the `ImageData` of parsed arguments."""
     from keras_vqem.images import ImageData
 
     wanted = {"size": arguments.size, "validation": arguments.validation}
@@ -394,9 +406,9 @@ def image_data(arguments):
 
 
 def add_image_run_arguments(parser, learning_rate, warmup_steps, batch_size):
-    """Adds what every trainer of image models takes."""
+    """Adds the flags of every trainer of image models."""
     add_image_data_arguments(parser)
-    # Epochs are few, and each changes much: the last one is the best.
+    # There are few epochs, and each improves the model much: the last one is the best.
     add_run_arguments(parser, epochs=6, average=1)
     learning = add_learning_arguments(parser, learning_rate, warmup_steps)
     add_number(learning, "--batch-size", batch_size, "number of images per batch")

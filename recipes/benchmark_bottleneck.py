@@ -1,6 +1,6 @@
-"""How long a training step of a bottleneck takes, beside the bare matrix product.
+"""Measures the time of a training step of a bottleneck, beside a matrix product.
 
-The published table is that of
+The published table was written by
 
     make bench
 
@@ -8,7 +8,7 @@ which makes both environments and runs
 
     .venv/bin/python recipes/benchmark_bottleneck.py --peers .venv-peers/bin/python
 
-and the published plot that of the same with
+and the published plot by the same command with
 
     --sweep --plot out/bottleneck.png --json out/bottleneck.json
 
@@ -16,8 +16,8 @@ A step is a forward pass in training mode, the gradient of sum(quantized * w) + 
 with respect to the inputs, and the update of the codebook by moving averages: for
 4,096 vectors of size 512 and 4,096 codes, in float32 on the CPU. The yardstick is the
 product of the vectors and the codebook alone, which every nearest-neighbour search has
-to compute. Every contestant (bottleneck_contestants.py) lives in a process of its own,
-with the same data, start and number of threads, and they take turns.
+to compute. Every contestant (bottleneck_contestants.py) has its own process, with the
+same data, start and number of threads, and they take turns.
 """
 
 import importlib.util
@@ -27,11 +27,11 @@ import sys
 import tempfile
 
 import bottleneck_contestants as contestants
-from arguments import make_parser
+from arguments import make_parser, user_errors
 
 STEPS_PER_ROUND = 2
 WARM_UP_STEPS = 3
-# The most in use differs from step to step, with the order of parallel operations.
+# Peak memory differs from step to step, with the order of parallel operations.
 MEMORY_STEPS = 6
 # The sizes that the targets are meant for.
 TARGET_SIZES = {"vectors": 4096, "dim": 512, "codes": 4096, "memory_codes": 65536}
@@ -64,7 +64,7 @@ The target is for the larger of growth and use."""
 
 
 def entries_of(temperature, *names):
-    """The rows of the given names, or all."""
+    """Returns the rows with the given names, or all."""
     from keras_vqem.evaluation.benchmark_processes import Entry
 
     def soft(num_samples):
@@ -121,7 +121,7 @@ def speed(args, folder):
 
 
 def memory(args, folder):
-    """Measures one fresh process after the other, so that none inherits memory."""
+    """Measures memory in one new process per contestant."""
     merged = {}
     for name, entry in entries_of(args.temperature, "hard", "soft10").items():
         print(f"memory, K={args.memory_codes}: {name}", file=sys.stderr)
@@ -136,7 +136,7 @@ def memory(args, folder):
 
 
 def sweep(args, folder):
-    """Times ranges of K and of m; the workers stay and build one size after another."""
+    """Times ranges of K and of m. Workers build one size after another."""
     from keras_vqem.evaluation.benchmark_processes import Progress
 
     rounds = max(2, args.rounds // 3)
@@ -160,7 +160,7 @@ def sweep(args, folder):
 
 
 def text(result):
-    """The whole of what the benchmark found, to read."""
+    """Returns the results as text."""
     from keras_vqem.evaluation import benchmark_report as report
 
     sizes, rows = result["sizes"], result["contestants"]
@@ -182,8 +182,8 @@ def text(result):
     others = result["machine"]["others_share"]
     if others is not None and others > 0.05:
         lines.append(
-            f"OTHER PROCESSES took {others:.0%} of the machine meanwhile: these times "
-            f"are too long, and not for all alike."
+            f"OTHER PROCESSES used {others:.0%} of the machine meanwhile: these times "
+            f"are too long, and not by the same factor for all."
         )
     draws = [
         f"{rows[f'soft{number}']['different_draws']:.1f} of {number}"
@@ -248,7 +248,7 @@ def parse(argv=None):
     codes = (args.codes, args.memory_codes, *args.sweep_codes)
     if min(1 if n is None else n for n in counts) < 1 or min(codes) < 2:
         parser.error("sizes must be at least 1, numbers of codes at least 2")
-    # What can be wrong with the end is found out before the long wait for it.
+    # Mistakes in the output are found before the long computation.
     if args.plot and not args.sweep:
         parser.error("--plot draws the sweep: add --sweep")
     if args.plot and pathlib.Path(args.plot).suffix not in (".png", ".pdf", ".svg"):
@@ -258,9 +258,10 @@ def parse(argv=None):
     return args
 
 
+@user_errors
 def main(argv=None):
     args = parse(argv)
-    # As if interrupted by hand: what was opened gets closed, workers among it.
+    # Exits like an interrupt from the keyboard, so that workers are ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     from keras_vqem.evaluation import benchmark_report as report

@@ -1,31 +1,38 @@
-"""How long a translation takes: LatentNMT beside our own KV-cached Transformer.
+"""Measures the time of a translation: LatentNMT beside our KV-cached Transformer.
 
     python recipes/benchmark_decoding.py --json out/decoding.json
 
 Random weights at the paper's size by default: 6 + 6 layers, hidden_dim 512,
 intermediate_dim 2048, a vocabulary of 32,768, n_c = 3, 27 tokens in and out, one
-sentence at a time. Every model is exported as a SavedModel from ids to ids and read
-back; all are then timed in one run, in interleaved rounds. Lengths are forced, since
-random weights do not know when to end: the Transformer writes 27 tokens; LatentNMT
-predicts as many codes as 27 tokens and the end of the sentence need, and then the end
-of the codes. Run it while nothing else runs, and compare ratios, not milliseconds.
+sentence at a time. Every model is exported as a SavedModel from ids to ids and loaded
+again; all are then timed in one process, in turns. Lengths are fixed, because random
+weights do not predict an end: the Transformer writes 27 tokens; LatentNMT predicts as
+many codes as 27 tokens and the end of the sentence need, and then the end of the codes.
+Run it on an idle machine, and compare ratios, not milliseconds.
 """
 
 import pathlib
 import tempfile
 
-from arguments import make_parser
+from arguments import (
+    add_number,
+    add_sizes,
+    make_parser,
+    positive,
+    sizes,
+    user_errors,
+)
 
 
 class Vocabulary:
-    """What an untrained model needs of a tokenizer."""
+    """Stands in for a tokenizer in models that are not trained."""
 
     def __init__(self, size):
         self.vocabulary_size = size
 
 
 def export(model, folder, tokens, **options):
-    """Exports a model; returns a function that translates ids [1, tokens] with it."""
+    """Exports a model and returns a function that translates ids [1, tokens]."""
     import keras
     import tensorflow as tf
 
@@ -41,7 +48,7 @@ def export(model, folder, tokens, **options):
     source_ids = tf.concat(
         [3 + tf.range(tokens - 1)[None] % 1000, tf.ones((1, 1), "int32")], axis=1
     )
-    # `served` is in the closure: its weights live as long as it does.
+    # The closure keeps `served`, and so its weights, alive.
     return lambda: served.serve(source_ids).numpy()
 
 
@@ -61,16 +68,10 @@ def contestants(arguments, folder):
     from keras_vqem import layers, models
 
     keras.utils.set_random_seed(0)
-    sizes = {
-        "hidden_dim": arguments.hidden_dim,
-        "num_encoder_layers": arguments.num_encoder_layers,
-        "num_decoder_layers": arguments.num_decoder_layers,
-        "num_heads": arguments.num_heads,
-        "intermediate_dim": arguments.intermediate_dim,
-    }
+    network = sizes(arguments)
     vocabulary = Vocabulary(arguments.vocabulary)
     length = {"min_length": arguments.tokens, "max_length": arguments.tokens}
-    teacher = models.Transformer(vocabulary, **sizes)
+    teacher = models.Transformer(vocabulary, **network)
     teacher.build()
     found = {
         "Transformer, greedy": export(
@@ -91,7 +92,7 @@ def contestants(arguments, folder):
                 ),
                 num_compress_steps=num_compress_steps,
                 num_predictor_layers=num_layers,
-                **sizes,
+                **network,
             )
             model.build()
             end_as_soon_as_allowed(model.predictor)
@@ -107,34 +108,31 @@ def contestants(arguments, folder):
     return found
 
 
+@user_errors
 def main(arguments=None):
     parser = make_parser(__doc__)
     add = parser.add_argument
-    for name, default, text in (
-        ("hidden-dim", 512, "size of embeddings and hidden states"),
-        ("intermediate-dim", 2048, "size of the feed-forward layers"),
-        ("num-heads", 8, "number of attention heads"),
-        ("num-encoder-layers", 6, "number of encoder layers"),
-        ("num-decoder-layers", 6, "number of decoder layers"),
-        ("num-predictor-layers", [2, 6], "numbers of predictor layers to try"),
-        ("num-compress-steps", [3, 4], "numbers of compress steps, n_c, to try"),
-        ("vocabulary", 32_768, "size of the vocabulary"),
-        ("num-codes", 4096, "size of the codebook"),
-        ("tokens", 27, "number of tokens in the source and in the translation"),
-        ("rounds", 30, "timed calls per model"),
-    ):
-        many = {"nargs": "+"} if isinstance(default, list) else {}
-        shown = " ".join(map(str, default)) if many else default
-        text += f" (default: {shown})"
-        add(f"--{name}", type=int, default=default, metavar="N", help=text, **many)
+    add_sizes(
+        parser,
+        hidden_dim=512,
+        intermediate_dim=2048,
+        num_heads=8,
+        num_encoder_layers=6,
+        num_decoder_layers=6,
+    )
+    many = {"type": positive, "nargs": "+", "metavar": "N"}
+    help = "numbers of predictor layers to try (default: 2 6)"
+    add("--num-predictor-layers", default=[2, 6], **many, help=help)
+    help = "numbers of compress steps, n_c, to try (default: 3 4)"
+    add("--num-compress-steps", default=[3, 4], **many, help=help)
+    add_number(parser, "--vocabulary", 32_768, "size of the vocabulary")
+    add_number(parser, "--num-codes", 4096, "size of the codebook")
+    help = "number of tokens in the source and in the translation"
+    add_number(parser, "--tokens", 27, help)
+    add_number(parser, "--rounds", 30, "number of timed calls per model")
     json_help = "file for all numbers, as JSON"
     add("--json", type=pathlib.Path, metavar="FILE", help=json_help)
     arguments = parser.parse_args(arguments)
-    other = ("json", "verbose")
-    settings = {k: v for k, v in vars(arguments).items() if k not in other}
-    numbers = settings.values()
-    if any(n < 1 for v in numbers for n in (v if isinstance(v, list) else [v])):
-        parser.error("all numbers must be at least 1")
     if arguments.hidden_dim % arguments.num_heads:
         parser.error("--hidden-dim must be a multiple of --num-heads")
 
@@ -158,6 +156,8 @@ def main(arguments=None):
         )
     print("\n".join(rows))
     if arguments.json:
+        other = ("json", "verbose")
+        settings = {k: v for k, v in vars(arguments).items() if k not in other}
         results = {name: times._asdict() for name, times in found.items()}
         report = {"settings": settings, "results": results, **environment()}
         write_json(arguments.json, report)

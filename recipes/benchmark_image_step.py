@@ -1,19 +1,25 @@
-"""Where a training step of an image autoencoder spends its time.
+"""Measures the time of each part of a training step of an image autoencoder.
 
     python recipes/benchmark_image_step.py --model runs/image_em --data data
 
-Compressor, bottleneck (its E and M step), decompressor and likelihood are timed by
-themselves, forward and backward, in turns with the whole step; shares are those of the
-sum of the parts.
+Compressor, bottleneck (E and M step), decompressor and likelihood are timed
+separately, forward and backward, in turns with the whole step. Shares are relative to
+the sum of the parts.
 """
 
 from pathlib import Path
 
-from arguments import add_image_data_arguments, image_data, make_parser
+from arguments import (
+    add_image_data_arguments,
+    add_number,
+    image_data,
+    make_parser,
+    user_errors,
+)
 
 
 def parts(model, images):
-    """Functions to time: the whole step, then its parts, each with its gradients."""
+    """Returns functions to time: the whole step, then its parts with gradients."""
     import tensorflow as tf
 
     def graph(layers, forward, *wanted):
@@ -48,7 +54,7 @@ def parts(model, images):
         "whole step": lambda: {
             k: v.numpy() for k, v in model.train_function(iterator).items()
         },
-        # No gradient with respect to the images: no step computes it.
+        # A training step computes no gradient with respect to the images.
         "compressor": graph([model.compressor], lambda: model.compressor(scaled)),
         "bottleneck": graph(
             [model.bottleneck],
@@ -66,18 +72,17 @@ def parts(model, images):
     }
 
 
+@user_errors
 def main(arguments=None):
     parser = make_parser(__doc__)
-    add, number = parser.add_argument, {"type": int, "metavar": "N"}
+    add = parser.add_argument
     model_help = "run of train_image_autoencoder.py, .keras file or preset"
     add("--model", required=True, metavar="RUN", help=model_help)
     add_image_data_arguments(parser)
-    add("--batch-size", default=64, **number, help="images per step (default: 64)")
-    add("--rounds", default=20, **number, help="timed calls per part (default: 20)")
+    add_number(parser, "--batch-size", 64, "number of images per step")
+    add_number(parser, "--rounds", 20, "number of timed calls per part")
     add("--json", type=Path, metavar="FILE", help="file for all numbers, as JSON")
     options = parser.parse_args(arguments)
-    if min(options.batch_size, options.rounds) < 1:
-        parser.error("--batch-size and --rounds must be at least 1")
 
     from keras_vqem.evaluation import latency
     from keras_vqem.evaluation.environment import environment
@@ -85,11 +90,8 @@ def main(arguments=None):
     from keras_vqem.models import ImageVAE, ImageVQVAE
     from keras_vqem.models.loading import load_model
 
-    try:
-        model = load_model(options.model, ImageVQVAE, ImageVAE)
-        images = image_data(options).images("val")[: options.batch_size]
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
+    model = load_model(options.model, ImageVQVAE, ImageVAE)
+    images = image_data(options).images("val")[: options.batch_size]
     whole, *times = latency.measure(parts(model, images), options.rounds).items()
     total = sum(time.median_ms for _, time in times)
     shares = {name: time.median_ms / total for name, time in times}

@@ -1,4 +1,4 @@
-"""What benchmark_bottleneck.py compares: a training step of each library's layer.
+"""Contestants of benchmark_bottleneck.py: a training step of each library's layer.
 
 A step is a forward pass in training mode, the gradient of sum(quantized * w) + losses
 with respect to the inputs, and the update of the codebook. All contestants get the
@@ -22,8 +22,8 @@ class Data(NamedTuple):
     def codebook(self):
         """Reads the first codebook, [K, D].
 
-        Whoever needs it lets it go: TensorFlow may share the memory of the array, and
-        then the first update would seem to need more than it does.
+        Callers must not keep it: TensorFlow may share the memory of the array, and
+        then the first update would seem to need more memory than it does.
         """
         return np.load(self.codebook_file)
 
@@ -50,11 +50,11 @@ def load_data(folder, num_codes):
 
 class Contestant(NamedTuple):
     step: Callable  # () -> anything
-    check: Callable | None = None  # number of steps -> what the first one computed
+    check: Callable | None = None  # number of steps -> results of the first one
 
 
 def learner(data, step, codebook, draw=None):
-    """A contestant with a codebook, which its first steps have to change.
+    """Returns a contestant with a codebook, which its first steps must change.
 
     Args:
         data: The `Data` it learns from.
@@ -84,7 +84,7 @@ def learner(data, step, codebook, draw=None):
     return Contestant(step, check)
 
 
-# The contestants. Each imports its library itself: a worker needs its own only.
+# The contestants. Each imports its own library, so a worker needs no other.
 
 
 def tf_matmul(data):
@@ -92,8 +92,8 @@ def tf_matmul(data):
 
     vectors = tf.constant(data.vectors)
     table = tf.Variable(np.ascontiguousarray(data.codebook().T))
-    # The whole product is returned: of a part or a sum of it TensorFlow may compute
-    # less. Arguments and variables, unlike constants, are not folded either.
+    # The whole product is returned, because TensorFlow may compute less for a part or
+    # a sum of it. Arguments and variables, unlike constants, are not folded.
     product = tf.function(lambda x: tf.matmul(x, table))
     return Contestant(lambda: product(vectors))
 
@@ -111,7 +111,7 @@ def _tf_step(data, call):
 
     vectors, weights = tf.constant(data.vectors), tf.constant(data.weights)
 
-    # What a training loop uses is returned, so that none of it is pruned.
+    # Everything that a training loop uses is returned, so that nothing is pruned.
     @tf.function
     def step(x):
         with tf.GradientTape() as tape:
@@ -136,7 +136,7 @@ def keras_vqem(data, num_samples=None, temperature=1.0):
         seed=0,
     )
     layer.build(vectors.shape)
-    # Past the first batch of the default initializer: every code has its place.
+    # Skips the initialization from the first batch: every code is set.
     layer.codebook.assign(codebook[None])
     layer.counts.assign(np.ones((1, len(codebook)), "float32"))
 
@@ -170,7 +170,7 @@ def vector_quantize_pytorch(data, **options):
     start = {"_codebook.embed": codebook, "_codebook.embed_avg": codebook}
     if layer.load_state_dict(start, strict=False).unexpected_keys:
         raise RuntimeError("this version keeps its codebook under other names")
-    # With [N, D] it would take each row for a sequence of one vector.
+    # An input [N, D] would be read as sequences of one vector.
     vectors = torch.tensor(data.vectors[None]).requires_grad_()
     weights = torch.from_numpy(data.weights[None])
 
@@ -217,7 +217,7 @@ def keras_hub(data):
     return learner(data, _tf_step(data, call), lambda: np.array(layer.embeddings))
 
 
-# By name: how it is made, and the packages whose versions count.
+# By name: the function that makes it, and the packages whose versions are reported.
 CONTESTANTS = {
     "tf_matmul": (tf_matmul, ("tensorflow",)),
     "keras_vqem": (keras_vqem, ("keras-vqem", "keras", "tensorflow")),

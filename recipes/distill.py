@@ -1,14 +1,15 @@
-"""A teacher's translations in place of the true ones: sequence-level distillation.
+"""Sequence-level distillation: replaces training targets by a teacher's translations.
 
     python recipes/distill.py --data data/mine --model runs/teacher \\
         --output data/mine_distilled
 
-translates all training sources with beam search. A teacher says alike things alike,
-which a parallel decoder learns more easily than what people wrote (Kim and Rush 2016,
-arXiv:1606.07947). Validation and test sets and the vocabulary are copied unchanged.
+translates all training sources with beam search. A teacher translates similar sentences
+in similar ways, which a parallel decoder learns more easily than human translations
+(Kim and Rush 2016, arXiv:1606.07947). Validation and test sets and the vocabulary are
+copied unchanged.
 
-If it is killed, the same command goes on where it was. Several processes share the
-work by --shard 1/4 to --shard 4/4; whichever ends last joins their lines.
+If it is killed, the same command continues where it stopped. Several processes can
+share the work with --shard 1/4 to --shard 4/4; the last one to end joins their lines.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from arguments import add_number, make_parser, user_errors
 def shard(text):
     match = re.fullmatch(r"(\d+)/(\d+)", text)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
-        raise argparse.ArgumentTypeError(f"{text!r} is not as 1/4, 2/4, 3/4 or 4/4")
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form 1/4 to 4/4")
     return int(match[1]), int(match[2])
 
 
@@ -42,17 +43,17 @@ def main(arguments=None):
         type=Path,
         required=True,
         metavar="RUN",
-        help="the teacher: folder of a finished run, .keras file or preset",
+        help="teacher: folder of a finished run, .keras file or preset",
     )
     add("--output", **folder, required=True, help="folder to write")
     add_number(parser, "--num-beams", 4, "number of beams of the teacher's search")
-    add_number(parser, "--batch-size", 64, "number of lines translated at a time")
+    add_number(parser, "--batch-size", 64, "number of lines per batch")
     add(
         "--shard",
         type=shard,
         default=(1, 1),
         metavar="I/N",
-        help="translate the Ith of N parts of the lines (default: 1/1)",
+        help="translate part I of N of the lines (default: 1/1)",
     )
     options = parser.parse_args(arguments)
 
@@ -61,7 +62,7 @@ def main(arguments=None):
     from keras_vqem.training.distillation import Shard, join
 
     if (options.output / "data.json").exists():
-        print(f"{options.output} is complete already: nothing to do.")
+        print(f"{options.output} is already complete.")
         return
     data, file = TranslationData(options.data), model_file(options.model)
     sources, (which, count) = data.corpus("train").sources, options.shard
@@ -83,7 +84,7 @@ def main(arguments=None):
     )
     made = join(data, options.output, count)
     if made is None:
-        print(f"Shard {which}/{count} is complete; others are not yet.")
+        print(f"Shard {which}/{count} is complete, but not all shards are.")
         return
     print(f"{options.output}: {made.lines} training pairs")
     print(f"{made.kept} of them keep their own target: the teacher wrote nothing.")
@@ -91,7 +92,7 @@ def main(arguments=None):
         print(
             f"WARNING: the teacher wrote nothing for {made.kept} of {made.lines} "
             f"training sources ({made.kept / made.lines:.1%}). If these are many, it "
-            f"is not trained well enough to teach: look at its val_bleu.",
+            f"is not trained well enough: look at its val_bleu.",
             file=sys.stderr,
         )
 

@@ -1,23 +1,30 @@
-"""Bits per dimension of an autoencoder on test images, and their parts.
+"""Measures bits per dimension of an image model on test images, and their parts.
 
     python recipes/evaluate_images.py --model runs/image_em \\
         --prior runs/image_em_prior --data data --json out/image_em.json
 
 The table has one row per prior: uniform (every code costs the same), unigram (the
-frequencies of codes in the training set) and the trained one. Totals are valid bounds:
-the codes are those that would be sent. The paper's own accounting, which is not a
-bound, stands below the table. A VAE gets the ELBO and the importance-weighted bound, an
-ImageTransformer its exact bits.
+frequencies of codes in the training set) and the trained one. Totals are valid bounds,
+computed with the codes that would be sent. Below the table is the accounting of the
+paper, which is not a bound. For a VAE the table has the ELBO and the
+importance-weighted bound, for an ImageTransformer its exact bits.
 """
 
 import dataclasses
 from pathlib import Path
 
-from arguments import add_image_data_arguments, image_data, make_parser
+from arguments import (
+    add_image_model_arguments,
+    add_number,
+    image_data,
+    make_parser,
+    positive,
+    user_errors,
+)
 
 
 def evaluate_codes(options, model, train, images):
-    """Rows of the table, one `ImageBits` per prior, and notes below it."""
+    """Returns the rows of the table, one `ImageBits` per prior, and notes below it."""
     from keras_vqem.evaluation import image_bits
     from keras_vqem.layers import VQEMBottleneck
 
@@ -51,7 +58,7 @@ def evaluate(options, model, train, images):
     if isinstance(model, ImageTransformer):
         dataset = {"images": images}
         model.compile()
-        size = min(options.batch_size, 8)  # 256 logits for each of 3,072 numbers
+        size = min(options.batch_size, 8)  # There are 256 logits per number.
         bits = model.evaluate(dataset, batch_size=size, verbose=0, return_dict=True)
         bits = bits["bits_per_dim"]
         nan = float("nan")
@@ -74,37 +81,21 @@ def cell(value):
     return "" if value != value else f"{value:.3f}"
 
 
+@user_errors
 def main(arguments=None):
     parser = make_parser(__doc__)
-    add, number = parser.add_argument, {"type": int, "metavar": "N"}
-    add(
-        "--model",
-        required=True,
-        metavar="RUN",
-        help="finished run, .keras file or preset",
-    )
-    prior_help = "run of train_image_prior.py (default: the prior of the model, if any)"
-    add("--prior", metavar="RUN", help=prior_help)
-    add_image_data_arguments(parser)
+    add = parser.add_argument
+    add_image_model_arguments(parser)
     add("--split", default="test", help="split to measure (default: test)")
-    add("--images", **number, help="number of images of the split (default: all)")
-    add("--batch-size", default=100, **number, help="images per batch (default: 100)")
-    add(
-        "--unigram-images",
-        default=10_000,
-        **number,
-        help="training images whose codes make the unigram prior, 0 for no such prior "
-        "(default: 10000)",
-    )
-    samples_help = "samples per image in the importance-weighted bound (default: 20)"
-    add("--importance-samples", default=20, **number, help=samples_help)
+    help = "number of images of the split (default: all)"
+    add("--images", type=positive, metavar="N", help=help)
+    add_number(parser, "--batch-size", 100, "number of images per batch")
+    help = "number of training images for the unigram prior; 0 leaves it out"
+    add_number(parser, "--unigram-images", 10_000, help, int)
+    help = "number of samples per image in the importance-weighted bound"
+    add_number(parser, "--importance-samples", 20, help)
     add("--json", type=Path, metavar="FILE", help="file for all numbers, as JSON")
     options = parser.parse_args(arguments)
-    numbers = (options.images, options.batch_size, options.importance_samples)
-    if any(number is not None and number < 1 for number in numbers):
-        parser.error(
-            "--images, --batch-size and --importance-samples must be at least 1"
-        )
     if options.unigram_images < 0:
         parser.error("--unigram-images must not be negative")
 
@@ -113,17 +104,13 @@ def main(arguments=None):
     from keras_vqem.models import ImageTransformer, ImageVAE, ImageVQVAE
     from keras_vqem.models.loading import load_with_prior
 
-    try:
-        model = load_with_prior(
-            options.model, options.prior, ImageVQVAE, ImageTransformer, ImageVAE
-        )
-        data = image_data(options)
-        images = data.images(options.split)[: options.images]
-        has_codes = isinstance(model, ImageVQVAE)
-        counted = options.unigram_images if has_codes else 0
-        train = data.images("train")[:counted] if counted else None
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
+    model = load_with_prior(
+        options.model, options.prior, ImageVQVAE, ImageTransformer, ImageVAE
+    )
+    data = image_data(options)
+    images = data.images(options.split)[: options.images]
+    counted = options.unigram_images if isinstance(model, ImageVQVAE) else 0
+    train = data.images("train")[:counted] if counted else None
     rows, notes = evaluate(options, model, train, images)
 
     fields = [field.name for field in dataclasses.fields(next(iter(rows.values())))]

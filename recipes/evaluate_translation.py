@@ -1,27 +1,26 @@
-"""Translators side by side: BLEU, chrF, parameters, latency, and what codes carry.
+"""Compares translators: BLEU, chrF, parameters, latency, and use of codes.
 
     python recipes/evaluate_translation.py --data data/mine --split test \\
         --model runs/teacher --model runs/latent --num-beams 1 4 --json out/mine.json
 
-Each model is tried with each number of beams. BLEU and chrF are sacreBLEU's, of plain
-text as it was published; the signatures say how they were computed. Latencies are those
-of translating ids to ids in one graph: sentences of the split in random order, all
-models in turns within one process. Speeds are compared with the first model; a row that
-writes nothing for more than half of the sentences gets no speed ratio. A LatentNMT gets
-a second table: how its codebook is used, and BLEU from the codes of the references (as
-good as its codes allow) and from random codes (what its decoder knows without them).
-With --rescore a Transformer chooses among the beams of each LatentNMT and
-CTCTranslator. A CTCTranslator keeps the other options that are stored in it, such as
-the blank's bias.
+Each model is tried with each number of beams. sacreBLEU computes BLEU and chrF of plain
+text as it was published; its signatures are printed. Latencies are those of translating
+ids to ids in one graph: sentences of the split in random order, all models in turns
+within one process. Speeds are compared with the first model; a row that writes nothing
+for more than half of the sentences gets no speed ratio. A second table has, for each
+LatentNMT, statistics of its codebook, and BLEU from the codes of the references (the
+limit of codes and decoder) and from random codes (the decoder with the source alone).
+With --rescore, a Transformer chooses among the beams of each LatentNMT and
+CTCTranslator. A CTCTranslator keeps its other stored options, such as the blank's bias.
 """
 
 from pathlib import Path
 
-from arguments import make_parser
+from arguments import add_number, make_parser, positive, user_errors
 
 
 def names_of(paths):
-    """Short names for models: of files or folders, or whole paths if two clash."""
+    """Returns short names of models, or their paths if two names are the same."""
     ordinary = ("model", "config")  # Files whose folders have the names.
     names = [
         p.stem if p.is_file() and p.stem not in ordinary else _folder(p) for p in paths
@@ -35,35 +34,28 @@ def _folder(path):
     return path.parent.name if path.is_file() else path.name
 
 
+@user_errors
 def main(arguments=None):
     parser = make_parser(__doc__)
-    add, number = parser.add_argument, {"type": int, "metavar": "N"}
+    add, number = parser.add_argument, {"type": positive, "metavar": "N"}
     model = {"type": Path, "action": "append", "required": True, "metavar": "RUN"}
-    model_help = "finished run, .keras file or preset to measure; may be repeated"
+    model_help = "folder of a finished run, .keras file or preset; may be repeated"
     add("--model", **model, help=model_help)
     data_help = "folder made by prepare_translation.py"
     add("--data", type=Path, required=True, metavar="DIR", help=data_help)
     add("--split", default="test", help="split to translate (default: test)")
-    beams = {"type": int, "nargs": "+", "default": [1], "metavar": "N"}
-    add(
-        "--num-beams", **beams, help="numbers of beams to try; 1 is greedy (default: 1)"
-    )
-    repeats_help = "let a LatentNMT leave out words that repeat the word before"
+    beams_help = "numbers of beams to try; 1 is greedy search (default: 1)"
+    add("--num-beams", **number, nargs="+", default=[1], help=beams_help)
+    repeats_help = "let LatentNMT leave out a word that repeats the one before it"
     add("--drop-repeats", action="store_true", help=repeats_help)
     rescore_help = "Transformer that chooses among the beams of others (default: none)"
     add("--rescore", type=Path, metavar="RUN", help=rescore_help)
     add("--json", type=Path, metavar="FILE", help="file for all numbers, as JSON")
     add("--lines", **number, help="number of lines of the split (default: all)")
-    add("--rounds", default=50, **number, help="timed batches per row (default: 50)")
-    batch_help = "lines translated at a time (default: 64)"
-    add("--batch-size", default=64, **number, help=batch_help)
-    add("--show", default=5, **number, help="lines to show (default: 5)")
+    add_number(parser, "--rounds", 50, "number of timed batches per row")
+    add_number(parser, "--batch-size", 64, "number of lines per batch")
+    add_number(parser, "--show", 5, "number of translations to print", int)
     options = parser.parse_args(arguments)
-    positive = (*options.num_beams, options.rounds, options.batch_size)
-    if min(positive) < 1 or (options.lines is not None and options.lines < 1):
-        parser.error(
-            "--num-beams, --rounds, --lines and --batch-size must be at least 1"
-        )
     if options.show < 0:
         parser.error("--show must not be negative")
     if len(set(options.num_beams)) < len(options.num_beams):
@@ -76,18 +68,15 @@ def main(arguments=None):
     from keras_vqem.models import Transformer, loading
     from keras_vqem.text import ParallelCorpus, TranslationData
 
-    try:
-        paths = [loading.model_file(path) for path in options.model]
-        if len(set(paths)) < len(paths):
-            parser.error("a model is given twice")
-        corpus = TranslationData(options.data).corpus(options.split)
-        paths = dict(zip(names_of(paths), paths, strict=True))
-        models = {name: loading.load_translator(path) for name, path in paths.items()}
-        rescorer = None
-        if options.rescore:
-            rescorer = loading.load_model(options.rescore, Transformer)
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
+    paths = [loading.model_file(path) for path in options.model]
+    if len(set(paths)) < len(paths):
+        parser.error("a model is given twice")
+    corpus = TranslationData(options.data).corpus(options.split)
+    paths = dict(zip(names_of(paths), paths, strict=True))
+    models = {name: loading.load_translator(path) for name, path in paths.items()}
+    rescorer = None
+    if options.rescore:
+        rescorer = loading.load_model(options.rescore, Transformer)
     corpus = ParallelCorpus(
         corpus.sources[: options.lines], corpus.targets[: options.lines]
     )
@@ -111,7 +100,7 @@ def main(arguments=None):
     print(f"chrF: {entries[0]['chrf_signature']}\n")
     width = max(map(len, [*outputs, "reference"]))
     samples = []
-    # Evenly over the split: its first lines may be alike.
+    # Samples are spread over the split, whose first lines may be similar.
     step = max(1, len(corpus) // max(1, options.show))
     for place in range(0, len(corpus), step)[: options.show]:
         sample = {"source": corpus.sources[place], "reference": corpus.targets[place]}

@@ -1,4 +1,4 @@
-"""Makes a preset of a finished run, then writes what was measured on its card.
+"""Makes a preset from a finished run, then writes its model card.
 
     python recipes/make_preset.py --run runs/latent --half --output saved_models/en_de
     python recipes/evaluate_translation.py --data data/mine --num-beams 1 4 \\
@@ -7,58 +7,61 @@
         --evaluation out/en_de.json --task "translation, English to German" \\
         --trained-on "My corpus" --notes notes.md
 
-The first command writes weights, config and vocabulary; with --half in half precision.
-An image autoencoder takes its prior along: --prior RUN. The second measures the preset
-itself, rounded weights and all. The third makes the model card: task and data, how it
-was trained, the figures of the evaluation, and the notes (terms of the data, limits).
+The first command writes weights, config and vocabulary, with --half in half precision.
+For an image autoencoder, --prior RUN adds its prior. The second command measures the
+preset itself, with its rounded weights. The third writes the model card: task and data,
+training, the figures of the evaluation, and notes (terms of the data, limits).
 """
 
 import json
 from pathlib import Path
 
-from arguments import make_parser
+from arguments import make_parser, user_errors
 
 
+@user_errors
 def main(arguments=None):
     parser = make_parser(__doc__)
     add, file = parser.add_argument, {"type": Path, "metavar": "FILE"}
     run, output_help = {"type": Path, "metavar": "RUN"}, "folder of the preset"
     add("--output", type=Path, required=True, metavar="DIR", help=output_help)
-    add("--run", **run, help="folder of the finished run to make the preset of")
+    add("--run", **run, help="folder of the finished run")
     prior_help = "folder of a run of train_image_prior.py, for an image autoencoder"
     add("--prior", **run, help=prior_help)
     half_help = "store weights in half precision (default: float32)"
     add("--half", action="store_true", help=half_help)
-    evaluation_help = "JSON that an evaluating recipe wrote of the preset"
+    evaluation_help = "JSON file of evaluate_translation.py or evaluate_images.py"
     add("--evaluation", **file, help=evaluation_help)
-    add("--task", metavar="TEXT", help="what the model does, in a few words")
-    trained_on_help = "what the model was trained on, in a few words"
+    add("--task", metavar="TEXT", help="task of the model, in a few words")
+    trained_on_help = "data that the model was trained on, in a few words"
     add("--trained-on", metavar="TEXT", help=trained_on_help)
     notes_help = "Markdown for the card: terms of the data, limits (default: none)"
     add("--notes", **file, help=notes_help)
     options = parser.parse_args(arguments)
     if bool(options.run) == bool(options.evaluation):
-        parser.error("give --run to make a preset, or --evaluation to describe it")
+        parser.error("pass --run to make a preset, or --evaluation to describe it")
     if options.evaluation and not (options.task and options.trained_on):
         parser.error("--evaluation needs --task and --trained-on")
 
     from keras_vqem.evaluation import model_card
     from keras_vqem.models.loading import load_with_prior
 
-    try:
-        if options.run:
-            model = load_with_prior(options.run, options.prior)
-            training = model_card.training_record(model, options.run, options.prior)
-            about = {"training": training}
-            model.save_to_preset(options.output, half=options.half, about=about)
-            print(f"{options.output}: {model.count_params():,} parameters")
-        else:
-            evaluation = json.loads(options.evaluation.read_text())
-            notes = options.notes.read_text() if options.notes else ""
-            words = options.task, options.trained_on, notes
-            print(model_card.describe(options.output, evaluation, *words))
-    except (OSError, ValueError, KeyError) as error:
-        parser.error(str(error))
+    if options.run:
+        model = load_with_prior(options.run, options.prior)
+        training = model_card.training_record(model, options.run, options.prior)
+        about = {"training": training}
+        model.save_to_preset(options.output, half=options.half, about=about)
+        print(f"{options.output}: {model.count_params():,} parameters")
+        return
+    evaluation = json.loads(options.evaluation.read_text())
+    if not {"entries", "rows"} & set(evaluation):
+        raise ValueError(
+            f"{options.evaluation} is not a file that evaluate_translation.py or "
+            f"evaluate_images.py wrote with --json."
+        )
+    notes = options.notes.read_text() if options.notes else ""
+    words = options.task, options.trained_on, notes
+    print(model_card.describe(options.output, evaluation, *words))
 
 
 if __name__ == "__main__":

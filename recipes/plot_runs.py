@@ -1,20 +1,19 @@
-"""Training runs as curves: the paper's stability figure from run folders.
+"""Plots the metrics of training runs, as in the stability figure of the paper.
 
     python recipes/plot_runs.py --output out/stability.png \\
         --run "hard EM=runs/hard_em" --run "soft EM=runs/soft_em"
 
-One panel per metric, one line per run. By default the metrics that tell most, as far as
-the runs have them: for translators BLEU of translations of the validation set, BLEU of
-translations from the codes of the references, and perplexity of the codebook; for
-images bits per dimension given the codes, bits per symbol of a predictor, and
-perplexity. Any other metric of metrics.jsonl by --metrics. --against minutes shows what
-training achieved in its time.
+There is one panel per metric and one line per run. By default the metrics are, if a run
+has them: for translators BLEU on the validation set, BLEU from the codes of the
+references, and perplexity of the codebook; for images bits per dimension given the
+codes, bits per symbol of a predictor, and perplexity. --metrics chooses others of
+metrics.jsonl. --against minutes shows the metrics over training time.
 """
 
 import argparse
 from pathlib import Path
 
-from arguments import make_parser
+from arguments import make_parser, user_errors
 
 LABELS = {
     "val_bleu": "BLEU, validation",
@@ -45,19 +44,19 @@ COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
 
 
 def named_run(text):
-    """A name and the folder of a run, from "NAME=FOLDER" or "FOLDER"."""
+    """Returns a name and the folder of a run, from "NAME=FOLDER" or "FOLDER"."""
     name, equals, folder = text.partition("=")
     if not equals:
         name, folder = Path(text).name, text
     if not (Path(folder) / "metrics.jsonl").exists():
         raise argparse.ArgumentTypeError(
-            f"{folder} has no metrics.jsonl: give the folder of a run"
+            f"{folder} has no metrics.jsonl: pass the folder of a run"
         )
     return name, folder
 
 
 def metrics_to_draw(runs, wanted):
-    """Those of the wanted metrics, or of the usual ones, that some run has."""
+    """Returns the wanted metrics, or the default ones that a run has."""
     found = {name: set().union(*lines) for name, lines in runs.items()}
     known = ", ".join(sorted(set().union(*found.values()))) or "no metrics yet"
     absent = [
@@ -93,7 +92,7 @@ def plot(runs, metrics, against, output):
     for axis, metric in zip(axes[0], metrics, strict=True):
         for color, (name, lines) in zip(COLORS, runs.items(), strict=False):
             points = [(position(m), m[metric]) for m in lines if metric in m]
-            if points:  # an autoencoder has no bits of a predictor
+            if points:  # An autoencoder has no bits of a predictor.
                 places, values = zip(*points, strict=True)
                 axis.plot(places, values, label=name, color=color, marker=".")
         axis.set_title(LABELS.get(metric, metric), fontsize=10)
@@ -110,35 +109,33 @@ def plot(runs, metrics, against, output):
     plt.close(figure)
 
 
+@user_errors
 def main(arguments=None):
     parser = make_parser(__doc__)
     add = parser.add_argument
     run = {"type": named_run, "action": "append", "required": True}
     run_help = f"name and folder of a run; may be repeated, up to {len(COLORS)} times"
     add("--run", **run, metavar="NAME=FOLDER", help=run_help)
-    metrics_help = "metrics to draw (default: the usual ones that some run has)"
+    metrics_help = "metrics to plot (default: see above)"
     add("--metrics", nargs="+", metavar="METRIC", help=metrics_help)
     against_help = "unit of the horizontal axis (default: epoch)"
     add("--against", choices=list(AXES), default="epoch", help=against_help)
-    output_help = "picture to write"
+    output_help = "PNG file to write"
     add("--output", type=Path, required=True, metavar="PNG", help=output_help)
     options = parser.parse_args(arguments)
     if len(options.run) > len(COLORS):
         parser.error(f"at most {len(COLORS)} runs in one picture")
     if len(dict(options.run)) < len(options.run):
-        parser.error("two runs have one name: give them names by NAME=FOLDER")
+        parser.error("two runs have one name: name them with NAME=FOLDER")
 
     from keras_vqem.files import read_json_lines
 
-    try:
-        runs = {
-            name: read_json_lines(Path(folder) / "metrics.jsonl")
-            for name, folder in options.run
-        }
-        metrics = metrics_to_draw(runs, options.metrics)
-        plot(runs, metrics, options.against, options.output)
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
+    runs = {
+        name: read_json_lines(Path(folder) / "metrics.jsonl")
+        for name, folder in options.run
+    }
+    metrics = metrics_to_draw(runs, options.metrics)
+    plot(runs, metrics, options.against, options.output)
     print(f"wrote {options.output}")
 
 

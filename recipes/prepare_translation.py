@@ -1,4 +1,4 @@
-"""Sentence pairs into a folder that the translators train on.
+"""Prepares sentence pairs for the training of translators.
 
     python recipes/prepare_translation.py --output data/numbers --numbers 20000 \\
         --vocabulary 400
@@ -9,12 +9,12 @@
     python recipes/prepare_translation.py --output data/wmt14 \\
         --tfds wmt14_translate/de-en --data tensorflow_datasets --vocabulary 32000
 
-Pairs come from files (line n of one translates line n of the other), from a prepared
-TensorFlow data set, or from a grammar of numbers, dates and times, which needs no
-data. Broken, empty, over-long, ill-matched and repeated pairs are removed from the
-training set; validation and test sets stay as they are. A subword vocabulary for both
-languages together is learned from the training lines that stay. The folder is read by
-`keras_vqem.text.TranslationData`: all other translation recipes take it as --data.
+Pairs come from files (line n of one is the translation of line n of the other), from a
+prepared TensorFlow data set, or from a grammar of numbers, dates and times, which needs
+no data. Broken, empty, over-long, ill-matched and repeated pairs are removed from the
+training set; validation and test sets are not changed. A subword vocabulary for both
+languages is learned from the remaining training lines. All other translation recipes
+take the folder as --data; `keras_vqem.text.TranslationData` reads it.
 """
 
 from pathlib import Path
@@ -62,20 +62,21 @@ def parse(arguments):
         metavar="FILE",
         help="use the vocabulary in this tokenizer.model instead of learning one",
     )
-    add_number(parser, "--max-tokens", 250, "most tokens per side of a training pair")
-    summary = parser.add_argument_group("the summary of training batches")
+    help = "maximum number of tokens per side of a training pair"
+    add_number(parser, "--max-tokens", 250, help)
+    summary = parser.add_argument_group("summary of training batches")
     add_batch_arguments(summary, max_shapes=12)
     add_number(
         summary,
         "--length-multiple",
         1,
-        "divisor of target lengths: 2 ** n_c for LatentNMT",
+        "integer that divides all target lengths, 2 ** n_c for LatentNMT",
     )
     options = parser.parse_args(arguments)
 
     files = [getattr(options, f"{split}_source") for split in SPLITS]
     if sum([any(files), bool(options.tfds), options.numbers is not None]) != 1:
-        parser.error("give pairs by --train-source ..., by --tfds or by --numbers")
+        parser.error("choose one of --train-source ..., --tfds and --numbers")
     for split in SPLITS:
         source, target = (getattr(options, f"{split}_{s}") for s in SIDES)
         if (source is None) != (target is None):
@@ -86,12 +87,12 @@ def parse(arguments):
             if file is not None and not file.is_file():
                 parser.error(f"there is no file {file}")
     if (options.output / "data.json").exists():
-        parser.error(f"{options.output} holds prepared data already; remove it first")
+        parser.error(f"{options.output} already holds prepared data; remove it first")
     return options
 
 
 def read(options):
-    """A dict from names of splits to `ParallelCorpus`."""
+    """Returns a dict from names of splits to `ParallelCorpus`."""
     from keras_vqem.text import ParallelCorpus
 
     splits = {}
@@ -123,7 +124,7 @@ def main(arguments=None):
 
     splits = read(options)
     train = splits["train"]
-    # A data set may hold line breaks within sentences, which files of lines cannot.
+    # Sentences of a data set may have line breaks, which files of lines cannot hold.
     train = ParallelCorpus(map(one_line, train.sources), map(one_line, train.targets))
     if options.tokenizer:
         tokenizer = SentencePieceTokenizer.from_file(options.tokenizer)
@@ -131,13 +132,13 @@ def main(arguments=None):
         cleaned, _ = clean(train)
         lines = cleaned.sources + cleaned.targets
         tokenizer = SentencePieceTokenizer.train(lines, options.vocabulary)
-    # Lengths in tokens are known only now. All lines again, so that the summary has
-    # the line numbers of the corpus.
+    # Lengths in tokens are known only now. All lines are cleaned again, so that the
+    # summary has the line numbers of the corpus.
     splits["train"], summary = clean(train, tokenizer, max_tokens=options.max_tokens)
     print("Cleaning of the training set:")
     print(summary, end="\n\n")
     if not summary.kept:
-        raise ValueError("No training pair is left: nothing was written.")
+        raise ValueError("No training pair is left, so nothing was written.")
     data = TranslationData.create(options.output, *options.languages, tokenizer, splits)
 
     sizes = ", ".join(f"{name} {len(corpus)}" for name, corpus in splits.items())

@@ -1,18 +1,18 @@
-"""A codebook of moving averages learns by EM: the paper's theory, to be seen.
+"""A codebook of moving averages learns by EM: the theory of the paper in a picture.
 
-Roy et al. 2018 (arXiv:1805.11063, sections 2 and 3) read the bottleneck of a VQ-VAE
-as EM over a mixture of Gaussians. Nearest codes and moving averages are hard EM, that
-is k-means; draws from the posterior over codes make it Monte-Carlo soft EM. Here both
-run on points in the plane, without an encoder: only the codebook learns. From one
-start, `VQEMBottleneck(K)` meets Lloyd's k-means, and `VQEMBottleneck(K,
-num_samples=m)` with 1 and 10 draws meets exact soft EM.
+Roy et al. 2018 (arXiv:1805.11063, sections 2 and 3) interpret the bottleneck of a
+VQ-VAE as EM for a mixture of Gaussians. Nearest codes and moving averages are hard EM,
+that is k-means; draws from the posterior over codes make it Monte-Carlo soft EM. Here
+both run on points in the plane, without an encoder: only the codebook learns. From the
+same start, `VQEMBottleneck(K)` is compared with Lloyd's k-means, and
+`VQEMBottleneck(K, num_samples=m)` with 1 and 10 draws with exact soft EM.
 
     python recipes/quickstart.py
 
-It took 10 to 15 seconds on two cores, and shows both ending where their exact
-counterparts end. EM has many local optima, so now and then batches lead elsewhere: of
-seeds 0 to 9, hard EM came within 1 % of the inertia of k-means with 8, and soft EM
-within 1 % of exact soft EM with 8 (one draw) and 9 (ten draws).
+It took 10 to 15 seconds on two cores, and both end where their exact counterparts end.
+EM has many local optima, so batches sometimes lead elsewhere: of seeds 0 to 9, hard EM
+came within 1 % of the inertia of k-means with 8, and soft EM within 1 % of exact soft
+EM with 8 (one draw) and 9 (ten draws).
 """
 
 import importlib.util
@@ -22,13 +22,13 @@ import time
 from pathlib import Path
 
 import numpy as np
-from arguments import make_parser
+from arguments import add_number, make_parser, user_errors
 
 NUM_CODES = 16
 TEMPERATURE = 1.0
 BATCH_SIZE = 500
-DECAY = 0.95  # averages over some 20 batches; the paper's 0.999 is for long training
-TOLERANCE = 0.01  # inertias further apart than this are not called the same
+DECAY = 0.95  # Averages over about 20 batches; the paper's 0.999 is for long training.
+TOLERANCE = 0.01  # Inertias that differ by less count as the same.
 
 
 def make_points(count, rng):
@@ -46,12 +46,12 @@ def squared_distances(points, codebook):
 
 
 def inertia(points, codebook):
-    """The mean squared distance from points to their nearest codes."""
+    """Returns the mean squared distance from points to their nearest codes."""
     return squared_distances(points, codebook).min(axis=-1).mean()
 
 
 def spread_start(points, rng):
-    """k-means++: each first code is a point drawn by squared distance to the others."""
+    """Returns first codes by k-means++: points drawn by squared distance to others."""
     codes = rng.choice(points, 1)
     while len(codes) < NUM_CODES:
         weights = squared_distances(points, codes).min(axis=-1).astype("float64")
@@ -61,7 +61,7 @@ def spread_start(points, rng):
 
 
 def posterior(points, codebook, temperature):
-    """[N, K]: how a point is shared among codes; with T = 0 the nearest gets all."""
+    """Returns the posterior [N, K] over codes; with T = 0 the nearest code gets 1."""
     distances = squared_distances(points, codebook)
     distances -= distances.min(axis=-1, keepdims=True)
     shares = np.exp(-distances / max(temperature, 1e-12))
@@ -69,7 +69,7 @@ def posterior(points, codebook, temperature):
 
 
 def exact_em(points, start, temperature, smallest_move=1e-5, most_steps=2000):
-    """EM over all points at once (T = 0: k-means): codebooks [steps + 1, K, 2]."""
+    """Runs EM over all points (T = 0: k-means); returns codebooks [steps + 1, K, 2]."""
     points, path = points.astype("float64"), [start.astype("float64")]
     for _ in range(most_steps):
         shares = posterior(points, path[-1], temperature)
@@ -82,7 +82,7 @@ def exact_em(points, start, temperature, smallest_move=1e-5, most_steps=2000):
 
 
 def streamed_em(points, start, steps, seed, num_samples):
-    """EM by a `VQEMBottleneck` over shuffled batches: codebooks [steps + 1, K, 2]."""
+    """Runs EM with a `VQEMBottleneck` over batches; returns [steps + 1, K, 2]."""
     import keras
     import tensorflow as tf
 
@@ -97,8 +97,8 @@ def streamed_em(points, start, steps, seed, num_samples):
         seed=seed,
     )
 
-    # In an autoencoder `model.fit` does this. Here nothing but the codebook learns,
-    # and it needs no gradient: to call the layer is the whole training step.
+    # In an autoencoder `model.fit` does this. Here only the codebook learns, which
+    # needs no gradient: calling the layer is the whole training step.
     @tf.function
     def step(batch):
         layer(batch, training=True)
@@ -112,7 +112,7 @@ def streamed_em(points, start, steps, seed, num_samples):
 
 
 def measure(method, points, temperature, train, exact=None):
-    """Trains; a row of the table. `exact` is that of the exact counterpart, if any."""
+    """Trains and returns a row of the table; `exact` is the exact counterpart's row."""
     from keras_vqem.layers.bottlenecks.code_metrics import perplexity
 
     began = time.perf_counter()
@@ -120,7 +120,7 @@ def measure(method, points, temperature, train, exact=None):
     seconds = time.perf_counter() - began
     codebook, target = path[-1], path[-1] if exact is None else exact["path"][-1]
     use = posterior(points, codebook, temperature).mean(axis=0)
-    # Where exact EM would go from here: nowhere, if this is an optimum.
+    # At an optimum, exact EM does not move any further.
     onward = exact_em(points, codebook, temperature)[-1]
     return {
         "method": method,
@@ -136,7 +136,7 @@ def measure(method, points, temperature, train, exact=None):
 
 
 def report(rows):
-    """Prints the table, and what it says: nothing that was not just computed."""
+    """Prints the table and its interpretation."""
     print(f"\n{'':17}  steps  inertia  vs exact  codes off  perplexity  seconds")
     line = "{method:17}  {steps:5}  {inertia:7.4f}  {relative:8.4f}  {off:9.4f}  "
     line += "{perplexity:10.2f}  {seconds:7.2f}"
@@ -160,8 +160,8 @@ def report(rows):
 
 
 def draw(points, rows):
-    """A figure of the codebooks on their way, and of the inertia of each method."""
-    # Without pyplot no window system is asked for: a bare Figure is drawn by Agg.
+    """Returns a figure of the paths of the codebooks and the inertia per method."""
+    # Without pyplot, a bare Figure needs no window system.
     from matplotlib.figure import Figure
 
     blue, orange, pink, dark = "#0072b2", "#d55e00", "#cc79a7", "#222222"
@@ -195,7 +195,7 @@ def draw(points, rows):
 
 
 def write(path, fill):
-    """Has `fill` write a file beside `path`, which then takes its place, complete."""
+    """Calls `fill` to write a file beside `path`, which then replaces `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{os.getpid()}-{path.name}")
     try:
@@ -205,17 +205,19 @@ def write(path, fill):
         unfinished.unlink(missing_ok=True)
 
 
+@user_errors
 def main(arguments=None):
     parser = make_parser(__doc__)
-    add, number = parser.add_argument, {"type": int, "metavar": "N"}
-    add("--output", type=Path, default="out", metavar="DIR", help="picture folder: out")
-    add("--json", type=Path, metavar="FILE", help="write the table as JSON too")
-    add("--points", default=4000, **number, help="points to draw: 4000")
-    add("--steps", default=2000, **number, help="batches that each layer sees: 2000")
-    add("--seed", default=0, **number, help="of points, start, batches and draws: 0")
+    add = parser.add_argument
+    help = "folder for the picture (default: out)"
+    add("--output", type=Path, default="out", metavar="DIR", help=help)
+    add("--json", type=Path, metavar="FILE", help="file for the table, as JSON")
+    add_number(parser, "--points", 4000, "number of points")
+    add_number(parser, "--steps", 2000, "number of batches per layer")
+    add_number(parser, "--seed", 0, "seed of points, start, batches and draws", int)
     options = parser.parse_args(arguments)
-    if options.points < NUM_CODES or options.steps < 1:
-        parser.error(f"--points must be at least {NUM_CODES}, --steps at least 1")
+    if options.points < NUM_CODES:
+        parser.error(f"--points must be at least {NUM_CODES}")
     if importlib.util.find_spec("matplotlib") is None:
         parser.error("matplotlib is missing: pip install 'keras-vqem[recipes]'")
 
@@ -241,9 +243,9 @@ def main(arguments=None):
         table = [{k: v for k, v in row.items() if k != "path"} for row in rows]
         text = json.dumps(table, indent=2, default=float) + "\n"
         write(options.json, lambda file: file.write_text(text))
-    print(f"\nThe codebooks on their way: {picture}\n")
+    print(f"\nPaths of the codebooks: {picture}\n")
     print("Next: the first snippet of README.md puts the layer into an autoencoder;")
-    print("`make test` checks that all works here; `make bench` measures speed.")
+    print("`make test` checks the installation; `make bench` measures speed.")
 
 
 if __name__ == "__main__":

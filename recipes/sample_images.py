@@ -1,17 +1,23 @@
-"""Pictures of what an autoencoder of images and its prior have learned.
+"""Writes pictures of reconstructions and samples of an image autoencoder.
 
     python recipes/sample_images.py --model runs/image_em --prior runs/image_em_prior \\
         --data data --output out/pictures
 
-Writes reconstructions.png (test images above their reconstructions from codes),
+The pictures are reconstructions.png (test images above their reconstructions),
 interpolations.png (from one image to another, through the codebook) and, with a prior,
-samples.png (new images) and inpainting.png (the lower half of test images imagined from
-the upper one: original, given half, completions).
+samples.png (new images) and inpainting.png (test images, their upper halves, and
+completions of the lower halves).
 """
 
 from pathlib import Path
 
-from arguments import add_image_data_arguments, image_data, make_parser
+from arguments import (
+    add_image_model_arguments,
+    add_number,
+    image_data,
+    make_parser,
+    user_errors,
+)
 
 
 def reconstructions(model, images, columns):
@@ -23,7 +29,7 @@ def reconstructions(model, images, columns):
 
 
 def interpolations(model, images, columns):
-    """Rows of images, each leading from one image to another."""
+    """Returns rows of images, each from one image to another."""
     import numpy as np
 
     first, last = np.split(np.asarray(model.compressed(images)), 2)
@@ -37,13 +43,13 @@ def interpolations(model, images, columns):
 
 
 def inpainting(model, prior, images, completions, seed):
-    """Columns: images, the half that is given, and completions of that half."""
+    """Returns columns: images, their upper halves, and completions of these."""
     import numpy as np
 
     middle = images.shape[1] // 2
     given, shown = images.copy(), images.copy()
-    # A code depends on neighbouring cells too. These must not give away what is to be
-    # imagined, so the last known row of pixels is repeated below.
+    # A code also depends on neighbouring cells, which must not reveal the lower half.
+    # So the last known row of pixels is repeated below.
     given[:, middle:] = images[:, middle - 1 : middle]
     shown[:, middle:] = 128
     codes = np.asarray(model.encode(given))
@@ -55,28 +61,23 @@ def inpainting(model, prior, images, completions, seed):
     return np.stack(columns, axis=1)
 
 
+@user_errors
 def main(arguments=None):
     parser = make_parser(__doc__)
-    add, number = parser.add_argument, {"type": int, "metavar": "N"}
-    add(
-        "--model",
+    add_image_model_arguments(parser)
+    parser.add_argument(
+        "--output",
+        type=Path,
         required=True,
-        metavar="RUN",
-        help="finished run, .keras file or preset",
+        metavar="DIR",
+        help="folder for the pictures",
     )
-    prior_help = "run of train_image_prior.py (default: the prior of the model, if any)"
-    add("--prior", metavar="RUN", help=prior_help)
-    add_image_data_arguments(parser)
-    output_help = "folder for the pictures"
-    add("--output", type=Path, required=True, metavar="DIR", help=output_help)
-    add("--columns", default=10, **number, help="images per row (default: 10)")
-    add("--rows", default=4, **number, help="rows per picture (default: 4)")
-    temperature_help = "temperature of samples, 0 for the most probable (default: 1.0)"
-    add("--temperature", type=float, default=1.0, metavar="T", help=temperature_help)
-    add("--seed", default=0, **number, help="seed of samples (default: 0)")
+    add_number(parser, "--columns", 10, "number of images per row")
+    add_number(parser, "--rows", 4, "number of rows per picture")
+    help = "temperature of samples; 0 takes the most probable symbols"
+    add_number(parser, "--temperature", 1.0, help)
+    add_number(parser, "--seed", 0, "seed of samples", int)
     options = parser.parse_args(arguments)
-    if min(options.columns, options.rows) < 1:
-        parser.error("--columns and --rows must be at least 1")
     if options.temperature < 0:
         parser.error("--temperature must not be negative")
 
@@ -87,17 +88,14 @@ def main(arguments=None):
     from keras_vqem.models.loading import load_with_prior
 
     rows, columns = options.rows, options.columns
-    try:
-        model = load_with_prior(options.model, options.prior, ImageVQVAE, ImageVAE)
-        images = image_data(options).images("test")
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
+    model = load_with_prior(options.model, options.prior, ImageVQVAE, ImageVAE)
+    images = image_data(options).images("test")
     prior = model.prior if isinstance(model, ImageVQVAE) else None
     needed = max(rows * columns, 2 * rows)
     if len(images) < needed:
-        parser.error(
-            f"there are {len(images)} test images, and {rows} rows of {columns} take "
-            f"{needed}: choose fewer --rows or --columns"
+        raise ValueError(
+            f"There are {len(images)} test images, but {rows} rows of {columns} need "
+            f"{needed}. Choose fewer --rows or --columns."
         )
     images = images[:needed]
     pictures = {

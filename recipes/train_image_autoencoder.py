@@ -2,12 +2,13 @@
 
     python recipes/train_image_autoencoder.py --data data --run runs/image_em
 
-Each row of docs/results/cifar10.md is one more option: --num-samples 0 for hard EM;
---bottleneck vq for a codebook trained by gradient, gaussian for a VAE; --likelihood
-categorical for the paper's softmax over 256 values; --network paper for the paper's
+Options give the other rows of docs/results/cifar10.md: --num-samples 0 is hard EM;
+--bottleneck vq is a codebook trained by gradient, gaussian a VAE; --likelihood
+categorical is the paper's softmax over 256 values; --network paper has the paper's
 convolutions and one codebook for all ten codes of a cell.
 
-The run folder is that of train_transformer.py. Next comes the prior over the codes:
+The run folder has the files that train_transformer.py lists. Next, train the prior over
+the codes:
 
     python recipes/train_image_prior.py --autoencoder runs/image_em ...
 """
@@ -25,7 +26,7 @@ from arguments import (
 )
 
 CODES, SLOTS = 256, 10
-WARMUP_STEPS = 200  # in a run that is long enough
+WARMUP_STEPS = 200  # If the run is long enough.
 
 
 def parse(arguments):
@@ -37,15 +38,15 @@ def parse(arguments):
         "--network",
         choices=["patch", "paper"],
         default="patch",
-        help="start from principal components of patches, or the paper's convolutions "
-        "(default: %(default)s)",
+        help="patch: layers that start from principal components of patches; paper: "
+        "the paper's convolutions (default: %(default)s)",
     )
     add(
         "--likelihood",
         choices=["mixture", "categorical"],
         default="mixture",
-        help="distribution of pixels: mixture of logistics, or softmax over 256 values "
-        "(default: %(default)s)",
+        help="distribution of pixels: a mixture of logistics, or a softmax over 256 "
+        "values (default: %(default)s)",
     )
     add_number(network, "--num-mixtures", 5, "number of logistics per mixture")
     add_number(network, "--channels", 128, "number of channels on cells")
@@ -58,11 +59,11 @@ def parse(arguments):
         "--bottleneck",
         choices=["em", "vq", "gaussian"],
         default="em",
-        help="how vectors become codes: EM or gradient; gaussian is a VAE "
-        "(default: %(default)s)",
+        help="bottleneck: codebook trained by EM, codebook trained by gradient, or "
+        "Gaussian latents (default: %(default)s)",
     )
     add_number(codes, "--code-dim", 16, "size of a code's vector")
-    add_number(codes, "--latent-dim", 64, "number of a VAE's latents per cell")
+    add_number(codes, "--latent-dim", 64, "number of Gaussian latents per cell")
     add_em_arguments(codes, num_samples=5, temperature=0.1, dead_code_threshold=0.01)
     return parser.parse_args(arguments)
 
@@ -78,7 +79,7 @@ def make_bottleneck(arguments, pixels, steps):
         return layers.VQBottleneck(
             CODES, commitment_weight=arguments.commitment_weight, groups=groups
         )
-    # The loss is nats per dimension: a cell's share of the image's dimensions.
+    # The loss is in nats per dimension, so the KL divergence is divided by these.
     cells = pixels // 16
     return layers.GaussianBottleneck(
         arguments.latent_dim, kl_weight=cells / (3 * pixels), seed=arguments.seed
@@ -86,7 +87,7 @@ def make_bottleneck(arguments, pixels, steps):
 
 
 def make_network(arguments):
-    """Compressor and decompressor."""
+    """Returns compressor and decompressor."""
     from keras_vqem import layers
 
     code_dim, channels = SLOTS * arguments.code_dim, arguments.channels
@@ -101,7 +102,7 @@ def make_network(arguments):
         num_blocks=arguments.num_blocks,
         pixel_channels=arguments.pixel_channels,
         num_pixel_blocks=arguments.num_pixel_blocks,
-        # A VAE's latents have a variance of 1, whatever the pixels.
+        # The latents of a VAE have variance 1, independent of the pixels.
         unit=1.0 if arguments.bottleneck == "gaussian" else 1 / 32,
     )
     return compressor, decompressor
@@ -110,7 +111,7 @@ def make_network(arguments):
 def make_likelihood(arguments):
     from keras_vqem import layers
 
-    # From patches, the first guess is within a few levels of 256 from the first step.
+    # With patches, the first guess is off by only a few of 256 levels at the start.
     spread = 4.0 if arguments.network == "patch" else None
     if arguments.likelihood == "mixture":
         return layers.LogisticMixture(arguments.num_mixtures, spread=spread)

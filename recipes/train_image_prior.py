@@ -1,11 +1,11 @@
-"""Trains the prior over an autoencoder's codes: what makes them short to send.
+"""Trains the prior over the codes of an autoencoder.
 
     python recipes/train_image_prior.py --autoencoder runs/image_em \\
         --data data --run runs/image_em_prior --steps-per-epoch 375
 
-The codes of the training images that the run will see, mirror images among them, are
-computed first and kept in the run folder; to go through all of them takes about an
-hour of one core. The paper's prior has --num-layers 6. Next:
+The codes of the training images of the run, with their mirror images, are computed
+first and stored in the run folder. Encoding all images takes about an hour on one core.
+The paper's prior has --num-layers 6. Next:
 
     python recipes/evaluate_images.py --model runs/image_em \\
         --prior runs/image_em_prior --data data
@@ -24,12 +24,12 @@ from arguments import (
     user_errors,
 )
 
-WARMUP_STEPS = 500  # in a run that is long enough
-START = 10_000  # examples whose frequencies of codes the prior starts from
+WARMUP_STEPS = 500  # If the run is long enough.
+START = 10_000  # Number of examples whose code frequencies the prior starts from.
 
 
 def rows_seen(examples, batch_size, seed, steps_per_epoch, epochs):
-    """Which of the examples a run needs: those in its batches, and the first ones."""
+    """Finds the examples that a run needs: those in its batches, and the first ones."""
     import numpy as np
 
     from keras_vqem.array_batches import ArrayBatches
@@ -46,22 +46,22 @@ def rows_seen(examples, batch_size, seed, steps_per_epoch, epochs):
 
 
 def codes_of(autoencoder, images, rows, path, made_of):
-    """The codes of training images and of validation images.
+    """Returns the codes of training images and of validation images.
 
-    They are kept in a file: with other threads or on another machine a few codes would
-    differ, and a resumed run is to see the same.
+    They are stored in a file, because a few codes would differ with another number of
+    threads or on another machine, and a resumed run must see the same codes.
 
     Args:
         autoencoder: The model.
         images: Training and validation images, two arrays.
-        rows: Which training examples to encode; those from `len(images[0])` on are the
-            mirror images. The codes of the others are left at 0.
-        path: The file.
-        made_of: A str that differs where the codes may differ.
+        rows: Indices of training examples to encode. Those from `len(images[0])` on
+            are mirror images. The codes of the others are 0.
+        path: File of the codes.
+        made_of: Hash of everything that the codes depend on.
 
     Returns:
-        Codes of all training images and then their mirror images, and codes of the
-        validation images.
+        A tuple of the codes of all training images followed by their mirror images,
+        and the codes of the validation images.
     """
     import numpy as np
 
@@ -92,7 +92,7 @@ def codes_of(autoencoder, images, rows, path, made_of):
 
 
 def make_model(arguments, bottleneck, codes, start):
-    """The prior; over codes of a codebook it starts from that."""
+    """Returns the prior, which starts from the codebook if there is one."""
     import numpy as np
 
     from keras_vqem.models import GridTransformer
@@ -115,7 +115,7 @@ def main(arguments=None):
         "--autoencoder",
         required=True,
         metavar="RUN",
-        help="run, .keras file or preset of the autoencoder whose codes to predict",
+        help="autoencoder: folder of a finished run, .keras file or preset",
     )
     add_sizes(
         parser,
@@ -142,9 +142,9 @@ def main(arguments=None):
         height, width = autoencoder.image_size
         if images[0].shape[1:3] != (height, width):
             raise ValueError(
-                f"The images are {' x '.join(map(str, images[0].shape[1:3]))}, and the "
-                f"autoencoder was trained on {height} x {width}. Give --dataset, "
-                f"--data and --size {height} as there."
+                f"The images are {' x '.join(map(str, images[0].shape[1:3]))}, but the "
+                f"autoencoder was trained on {height} x {width}. Pass the same "
+                f"--dataset and --data, and --size {height}."
             )
 
         order = (arguments.batch_size, arguments.seed, arguments.steps_per_epoch)

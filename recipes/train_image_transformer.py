@@ -3,8 +3,8 @@
     python recipes/train_image_transformer.py --data data --run runs/pixels \\
         --steps-per-epoch 450
 
-It starts from the frequencies of values, with values that are close alike. The run
-folder is that of train_transformer.py.
+The model starts from the frequencies of values, with similar vectors for similar
+values. The run folder has the files that train_transformer.py lists.
 """
 
 from arguments import (
@@ -18,7 +18,7 @@ from arguments import (
     user_errors,
 )
 
-WARMUP_STEPS = 500  # in a run that is long enough
+WARMUP_STEPS = 500  # If the run is long enough.
 
 
 @user_errors

@@ -5,13 +5,13 @@
         --dropout 0.1 --learning-rate 0.002 --bypass-steps 600 --predicted-share 0.5 \\
         --validate-every 2 --jit
 
-Each row of the paper's tables is one more option: --num-samples 0 for hard EM; --data
+Options give the other rows of the paper's tables: --num-samples 0 is hard EM; --data
 with the undistilled folder; --num-compress-steps 4; --bottleneck vq, gumbel or semhash;
---num-codes; --hidden-dim; --attend-source. The run folder is that of
-train_transformer.py. Metrics also hold the perplexity of the codebook and two more
-BLEUs: of translations written from the codes of the true ones (teacher_forced_bleu, the
-most that codes and decoder allow) and from random codes (random_codes_bleu, what the
-decoder reads off the source alone).
+--num-codes; --hidden-dim; --attend-source. The run folder has the files that
+train_transformer.py lists. The metrics also have the perplexity of the codebook, and
+BLEU of translations written from the codes of the references (teacher_forced_bleu, the
+limit of codes and decoder) and from random codes (random_codes_bleu, the decoder with
+the source alone).
 """
 
 from functools import partial
@@ -29,26 +29,26 @@ from arguments import (
     user_errors,
 )
 
-WARMUP_STEPS, BYPASS_STEPS = 800, 1500  # in a run that is long enough
+WARMUP_STEPS, BYPASS_STEPS = 800, 1500  # If the run is long enough.
 
 
 def parse(arguments):
     parser = make_parser(__doc__)
-    # Codes change their meaning from epoch to epoch: the mean of many is of no use.
+    # Codes change their meaning from epoch to epoch, so few checkpoints are averaged.
     add_translation_arguments(parser, WARMUP_STEPS, average=2)
     codes = parser.add_argument_group("codes")
     add = codes.add_argument
     add(
         "--teacher",
         metavar="RUN",
-        help="run of a Transformer whose weights to start from (default: none)",
+        help="run of a Transformer whose weights the model starts from",
     )
     add(
         "--bottleneck",
         choices=["em", "vq", "gumbel", "semhash"],
         default="em",
-        help="how vectors become codes: EM, gradient, Gumbel-Softmax or semantic "
-        "hashing (default: %(default)s)",
+        help="bottleneck: codebook trained by EM, codebook trained by gradient, "
+        "Gumbel-Softmax or semantic hashing (default: %(default)s)",
     )
     add_number(codes, "--num-codes", 512, "number of codes in the codebook")
     add_em_arguments(codes, num_samples=10, temperature=5.0, dead_code_threshold=0.05)
@@ -65,14 +65,14 @@ def parse(arguments):
         "--bypass-steps",
         type=int,
         metavar="N",
-        help="first steps in which fewer and fewer sentences skip the bottleneck "
-        f"(default: {BYPASS_STEPS}, at most a third of the run)",
+        help="number of first steps in which a falling share of sentences bypasses "
+        f"the bottleneck (default: {BYPASS_STEPS}, at most a third of the run)",
     )
     add_number(
         codes,
         "--predicted-share",
         0.0,
-        "share of sentences then decoded from predicted codes",
+        "share of sentences decoded from predicted codes after the bypass",
     )
     return parser.parse_args(arguments)
 

@@ -4,9 +4,9 @@
     python recipes/train_transformer.py --data data/multi30k --run runs/teacher \\
         --max-shapes 8 --validate-every 2 --jit
 
-The run folder holds config.json, log.txt, metrics.jsonl, TensorBoard events,
-checkpoints, and at the end model.keras, the mean of the last checkpoints. A run that
-was stopped goes on with the same command and --resume. Then measure it:
+The run folder has config.json, log.txt, metrics.jsonl, TensorBoard events, checkpoints,
+and at the end model.keras, the mean of the last checkpoints. The same command with
+--resume continues a run that was stopped. Then measure the model:
 
     python recipes/evaluate_translation.py --model runs/teacher --data data/multi30k
 """
@@ -20,7 +20,7 @@ from arguments import (
     user_errors,
 )
 
-WARMUP_STEPS = 800  # in a run that is long enough
+WARMUP_STEPS = 800  # If the run is long enough.
 
 
 @user_errors

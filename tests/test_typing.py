@@ -11,8 +11,23 @@ import pytest
 import keras_vqem
 
 ROOT = pathlib.Path(__file__).parent.parent
-ROOMS = ("decoding", "files", "images", "text")
-ROOMS += ("array_batches", "checks", "layers", "quiet", "replicas")
+ROOMS = (
+    "array_batches",
+    "checks",
+    "command",
+    "decoding",
+    "evaluation",
+    "files",
+    "images",
+    "layers",
+    "models",
+    "quiet",
+    "replicas",
+    "serving",
+    "text",
+    "training",
+    "zoo",
+)
 MODULES = [
     module.name
     for module in pkgutil.walk_packages(keras_vqem.__path__, "keras_vqem.")

@@ -1,1 +1,1 @@
-"""The command `keras-vqem`: one file a subcommand."""
+"""The command `keras-vqem`, with one module per subcommand."""

@@ -1,36 +1,40 @@
-"""Texts translated sentence by sentence, with warnings where that may go wrong."""
+"""Translates texts sentence by sentence, and warns of probable mistakes."""
 
 import math
-import typing
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+from keras_vqem.models.translator import Translator
 from keras_vqem.text import split_sentences
 
 
-class Answer(typing.NamedTuple):
-    """What is to be said about one text.
+class Answer(NamedTuple):
+    """Translation of one text, with its score and warnings.
 
     Attributes:
         translation: Translations of the sentences, joined by spaces.
-        score: Mean log probability of the words; the lowest of several sentences.
-        warnings: Strings that say why the translation may be wrong.
+        score: Mean log probability of the words, the lowest of all sentences.
+        warnings: Reasons why the translation may be wrong, a list of strings.
     """
 
     translation: str
     score: float
-    warnings: list
+    warnings: list[str]
 
 
-def answer_texts(model, texts, batch_size=64, **options):
+def answer_texts(
+    model: Translator, texts: Sequence[str], batch_size: int = 64, **options: Any
+) -> list[Answer]:
     """Translates texts of any length.
 
     Args:
         model: A translator.
-        texts: A list of strings, each with words.
-        batch_size: Number of sentences translated at a time.
+        texts: List of strings, each with words.
+        batch_size: Number of sentences per batch.
         **options: Options of `model.generate`.
 
     Returns:
-        A list of `Answer`.
+        A list with one `Answer` per text.
     """
     split = [split_sentences(text) for text in texts]
     sentences = [sentence for row in split for sentence in row]
@@ -50,29 +54,35 @@ def answer_texts(model, texts, batch_size=64, **options):
     return answers
 
 
-def joined(translations):
-    """Translations of sentences as one text."""
+def joined(translations: Sequence[str]) -> str:
+    """Joins translations of sentences to one text."""
     return " ".join(filter(None, translations))
 
 
-def lowest(scores):
-    """The lowest score of some sentences; NaN if none of them has words."""
+def lowest(scores: Sequence[float]) -> float:
+    """Returns the lowest score that is not NaN, or NaN if there is none."""
     known = [score for score in scores if not math.isnan(score)]
     return min(known, default=math.nan)
 
 
-def warnings_of(model, text, unknown, translation, score):
-    """Reasons to doubt a translation.
+def warnings_of(
+    model: Translator,
+    text: str,
+    unknown: Sequence[str],
+    translation: str,
+    score: float,
+) -> list[str]:
+    """Finds reasons to doubt a translation.
 
     Args:
-        model: The translator.
-        text: What was translated.
-        unknown: Its characters that the tokenizer does not know.
-        translation: The translation of `text`.
-        score: Its score.
+        model: Translator that wrote it.
+        text: Source text.
+        unknown: Characters of `text` that the tokenizer does not know.
+        translation: Translation of `text`.
+        score: Score of the translation.
 
     Returns:
-        A list of strings.
+        A list of strings, empty if there is no reason.
     """
     warnings = []
     if len(split_sentences(text)) > len(split_sentences(text, max_words=len(text) + 1)):

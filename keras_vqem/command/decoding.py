@@ -1,33 +1,40 @@
-"""Options of decoding, which `translate` and `export` share."""
+"""Decoding options that `translate` and `export` share."""
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
-STORED = "as stored in the model"
+if TYPE_CHECKING:
+    import keras
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options to a parser."""
     group = parser.add_argument_group(
-        "decoding", f"What is not given is {STORED}; `keras-vqem zoo` shows it."
+        "decoding",
+        "Defaults are stored with each model; `keras-vqem zoo` shows them.",
     )
     add = group.add_argument
     number = {"type": int, "metavar": "N"}
-    add("--num-beams", **number, help="1: greedy search; more: slower, usually better")
-    help = "leave out words that follow themselves (LatentNMT)"
+    help = "number of hypotheses: 1 is greedy search; more are slower, usually better"
+    add("--num-beams", **number, help=help)
+    help = "leave out a word that repeats the one before it (LatentNMT)"
     add("--drop-repeats", action=argparse.BooleanOptionalAction, help=help)
-    help = "exponent of the length by which beams are compared"
+    help = "exponent of the length by which scores of beams are divided"
     add("--length-penalty", type=float, metavar="X", help=help)
-    add("--min-codes", **number, help="smallest number of codes (LatentNMT)")
-    add("--max-codes", **number, help="largest number of codes (LatentNMT)")
+    add("--min-codes", **number, help="minimum number of codes (LatentNMT)")
+    add("--max-codes", **number, help="maximum number of codes (LatentNMT)")
     help = "add to the logit of the blank; below 0: longer (CTCTranslator)"
     add("--blank-bias", type=float, metavar="X", help=help)
     help = "add to the log probability of beams per token (CTCTranslator)"
     add("--length-bonus", type=float, metavar="X", help=help)
     help = "number of ids per position by which beams grow (CTCTranslator)"
     add("--top-k", **number, help=help)
-    help = "Transformer that chooses among the beams of another model"
+    help = "trained Transformer that chooses among the beams (not for Transformer)"
     add("--rescorer", metavar="MODEL", help=help)
-    add("--min-length", **number, help="fewest tokens, end included (Transformer)")
-    add("--max-length", **number, help="most tokens, end included (Transformer)")
+    help = "minimum number of tokens before the end (Transformer)"
+    add("--min-length", **number, help=help)
+    help = "maximum number of tokens, the end included (Transformer)"
+    add("--max-length", **number, help=help)
 
 
 SMALLEST = {
@@ -48,8 +55,14 @@ NAMES = (
 )
 
 
-def given(arguments):
-    """The options that a command line gives: a dict for `chosen`.
+def given(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Returns the decoding options that a command line gives.
+
+    Args:
+        arguments: Parsed arguments.
+
+    Returns:
+        A dict for `chosen`.
 
     Raises:
         ValueError: If a number is too small.
@@ -64,26 +77,26 @@ def given(arguments):
     return found
 
 
-def chosen(options, model):
-    """Options of `model.generate` for the options that a command line gives.
+def chosen(options: dict[str, Any], model: "keras.Model") -> dict[str, Any]:
+    """Checks options and loads the rescorer.
 
     Args:
         options: Dict from `given`.
-        model: The model that is to translate.
+        model: Model that the options are for.
 
     Returns:
-        A dict, its rescorer loaded.
+        A dict of options of `model.generate`.
 
     Raises:
-        ValueError: If the model has no such option.
+        ValueError: If the model does not have an option.
     """
     known = getattr(model, "generation_options", [])
     for name in options:
         if name not in known:
             theirs = ", ".join(map(_flag, known)) or "none"
             raise ValueError(
-                f"{_flag(name)} is no option of a {type(model).__name__}. Its options "
-                f"of decoding: {theirs}."
+                f"{_flag(name)} is not an option of {type(model).__name__}. Its "
+                f"decoding options are: {theirs}."
             )
     if "rescorer" in options:
         from keras_vqem.models import Transformer, loading

@@ -1,9 +1,15 @@
-"""Shows the trained models at work: translations side by side, images through codes."""
+"""Shows the trained models at work: translations side by side, images from codes."""
 
+import argparse
+import os
 import pathlib
 import time
+from typing import TYPE_CHECKING
 
 from keras_vqem.command import problems
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SENTENCES = (
     "A man is riding a bicycle down the street.",
@@ -15,30 +21,32 @@ TEACHER, LATENT, IMAGES = (
     "multi30k_en_de_em",
     "cifar10_em",
 )
-# Of samples: a little below 1, which the prior was trained at, they are calmer.
+# Samples are smoother at temperatures a little below 1.
 SEED, TEMPERATURE = (0, 1), 0.9
 NO_IMAGES = (
-    f"The image half is not here: the preset {IMAGES} is not installed. "
-    f"`keras-vqem zoo` lists the presets that are."
+    f"The image part is left out: the preset {IMAGES} is not installed. "
+    f"`keras-vqem zoo` lists the installed presets."
 )
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `keras-vqem demo`."""
     add = parser.add_argument
     default = pathlib.Path("out", "demo.png")
     add(
         "--output",
         type=pathlib.Path,
         default=default,
-        help=f"picture to write: {default}",
+        help=f"PNG file to write (default: {default})",
     )
-    add("--web", action="store_true", help="show a page in the browser instead")
-    add("--port", type=int, default=8000, help="port of that page: 8000")
+    add("--web", action="store_true", help="serve a page for the browser instead")
+    add("--port", type=int, default=8000, help="port of the page (default: 8000)")
 
 
-def run(parser, options):
+def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Runs `keras-vqem demo`."""
     start = time.monotonic()
-    with problems.told_by(parser):
+    with problems.told_by(parser, options.verbose):
         if options.web:
             from keras_vqem.command import web
 
@@ -47,16 +55,17 @@ def run(parser, options):
         show_translations()
         show_images(options.output)
     print(
-        f"\n{time.monotonic() - start:.0f} s. What to try next:\n"
-        '  keras-vqem translate "Your own sentence, about what is seen in a photo."\n'
+        f"\nThat took {time.monotonic() - start:.0f} s. What to try next:\n"
+        '  keras-vqem translate "Your own sentence that describes a photo."\n'
         "  keras-vqem demo --web      # change a code and see the text change\n"
-        "  keras-vqem zoo             # what the models are and how good\n"
+        "  keras-vqem zoo             # models, data, metrics and terms of use\n"
         "  keras-vqem export multi30k_en_de_em models/en_de    # docs/serving.md\n"
         "  python recipes/numbers_demo.py    # train a latent translator yourself"
     )
 
 
-def show_translations():
+def show_translations() -> None:
+    """Prints translations of the teacher and the latent translator, with times."""
     from keras_vqem.evaluation import latency
     from keras_vqem.models import LatentNMT, Transformer
 
@@ -81,19 +90,18 @@ def show_translations():
         print(f"\n{sentence}")
         print(f"  teacher  {found['teacher'][row]}")
         print(f"  latent   {found['latent'][row]}")
-        print(f"           by way of the codes {codes}")
+        print(f"           from the codes {codes}")
     times = latency.measure(functions, rounds=20)
     ratio = times["teacher"].median_ms / times["latent"].median_ms
     print(
-        f"\nThe last sentence takes the teacher, word by word, "
-        f"{times['teacher'].median_ms:.1f} ms (median of 20), the latent translator, "
-        f"all words at once, {times['latent'].median_ms:.1f} ms: {ratio:.1f} times as "
-        f"fast."
+        f"\nTime for the last sentence, median of 20: the teacher, word by word, "
+        f"{times['teacher'].median_ms:.1f} ms; the latent translator, all words at "
+        f"once, {times['latent'].median_ms:.1f} ms: {ratio:.1f} times as fast."
     )
 
 
-def show_images(path):
-    """A picture: photos, what is left of them, and what the prior makes up."""
+def show_images(path: pathlib.Path) -> None:
+    """Writes a picture of photographs, their reconstructions and samples."""
     import numpy as np
 
     from keras_vqem.command.photos import photos
@@ -113,17 +121,17 @@ def show_images(path):
         f"the same from\n{codes[0].size} codes each": model.decode(codes),
         "from one to another\nthrough the codebook": _between(model, cat, coffee),
         "upper half given,\nlower half imagined": _completed(model, halves),
-        "made up\nby the prior": _sampled(model, len(images)),
+        "samples\nof the prior": _sampled(model, len(images)),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     save_rows(path, {name: np.asarray(row) for name, row in rows.items()})
-    print(f"\n{path}, row by row:")
+    print(f"\nRows of {path}:")
     for name in rows:
         print(f"  {' '.join(name.split())}")
 
 
 def _between(model, first, last, count=8):
-    """Images from one to another: vectors between theirs, as the nearest codes."""
+    """Returns images whose vectors lie between those of two images."""
     import numpy as np
 
     first, last = np.asarray(model.compressed(np.stack([first, last])))
@@ -133,11 +141,11 @@ def _between(model, first, last, count=8):
 
 
 def _completed(model, images):
-    """The upper halves of images, with lower halves that the prior makes up."""
+    """Returns images with lower halves drawn from the prior."""
     import numpy as np
 
     images, middle = images.copy(), images.shape[1] // 2
-    # A code knows of its cell's neighbours: the last row that is given goes on.
+    # Codes also depend on the cells below, so these repeat the last given row.
     images[:, middle:] = images[:, middle - 1 : middle]
     codes = np.asarray(model.encode(images))
     return _sampled(
@@ -148,19 +156,19 @@ def _completed(model, images):
 def _sampled(model, count, prefix=None):
     import tensorflow as tf
 
-    # As a graph: step by step in Python it takes several times as long.
+    # Without a graph it takes several times as long.
     sample = tf.function(
         lambda: model.prior.sample(count, SEED, TEMPERATURE, prefix), autograph=False
     )
     return model.decode(sample())
 
 
-def save_rows(path, rows):
-    """Writes rows of images to a PNG file, with labels if matplotlib is there.
+def save_rows(path: str | os.PathLike, rows: dict[str, "np.ndarray"]) -> None:
+    """Writes rows of images to a PNG file, with labels if matplotlib is installed.
 
     Args:
-        path: Path of the file.
-        rows: Dict from labels to uint8 [C, H, W, 3].
+        path: File to write.
+        rows: Dict from labels to uint8 `[columns, H, W, 3]`.
     """
     import numpy as np
 

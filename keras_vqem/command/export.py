@@ -1,16 +1,21 @@
-"""Writes a model as a SavedModel that TensorFlow Serving loads as it is.
+"""Writes a model as a SavedModel that TensorFlow Serving can load.
 
-FOLDER/VERSION gets the model, with requests to warm up with; the folder above FOLDER
-the server's settings, models.config and batching.config.
+The model and its warm-up requests are written to FOLDER/VERSION, the settings of the
+server, models.config and batching.config, to the folder above FOLDER.
 """
 
+import argparse
 import os
 import pathlib
 import shutil
+from typing import TYPE_CHECKING, Any
 
 from keras_vqem.command import decoding, problems
 
-# Short and long: the server runs them before it offers the model to others.
+if TYPE_CHECKING:
+    from keras_vqem.models.task_model import TaskModel
+
+# A short and two longer texts, which the server runs before it offers the model.
 WARMUP = [
     "A dog runs.",
     "Two men in blue shirts are talking to each other on a street corner.",
@@ -26,39 +31,44 @@ Start a server, with Docker:
     docker run --rm -p 8500:8500 -p 8501:8501 -v "{mount}:/models" \\
         tensorflow/serving:{tensorflow} --model_config_file=/models/models.config \\
         --enable_batching --batching_parameters_file=/models/batching.config
-Ask it:
+Send it a request:
     {ask}"""
-TEXT = "\n    import tensorflow_text  # has the operations that the tokenizer needs"
+TEXT = "\n    import tensorflow_text  # provides the operations of the tokenizer"
 CLIENT = (
     'python recipes/serving_client.py --grpc localhost:8500 --model {name} "{example}"'
 )
 STATUS = "curl http://localhost:8501/v1/models/{name}  # AVAILABLE?"
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `keras-vqem export`."""
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
-    add("model", help="preset, finished run or .keras file")
-    help = "folder of the model's versions; its name is the model's: models/en_de"
+    help = "name of a preset, folder of a preset or a finished run, or .keras file"
+    add("model", help=help)
+    help = "folder of the model's versions, such as models/en_de; its name becomes the "
+    help += "name of the model on the server"
     add("folder", type=pathlib.Path, help=help)
-    add("--version", **number, help="number of the version: the next that is free")
-    help = "number of tokens after which a translator cuts texts: 256"
+    help = "number of the version (default: the next free one)"
+    add("--version", **number, help=help)
+    help = "number of tokens after which a translator cuts texts (default: 256)"
     add("--max-tokens", default=256, **number, help=help)
     decoding.add_arguments(parser)
 
 
-def run(parser, options):
+def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Runs `keras-vqem export`."""
     if options.version is not None and options.version < 1:
         parser.error("--version must be at least 1")
 
-    from keras_vqem.models import ImageVQVAE
+    from keras_vqem.models import ImageVAE, ImageVQVAE
     from keras_vqem.models.loading import load_model
     from keras_vqem.models.translator import Translator
     from keras_vqem.serving import add_model
     from keras_vqem.serving.configuration import read_models
 
-    # As the server will see it: by its own name, in the folder that is mounted.
+    # The server sees the resolved folder, which is mounted.
     folder = options.folder.resolve()
-    with problems.told_by(parser):
+    with problems.told_by(parser, options.verbose):
         version = options.version or next_version(folder)
         if (folder / str(version)).exists():
             raise FileExistsError(
@@ -67,8 +77,8 @@ def run(parser, options):
                 f"{next_version(folder)}."
             )
         given = decoding.given(options)
-        read_models(folder.parent)  # An unreadable file is told before the work.
-        model = load_model(options.model, Translator, ImageVQVAE)
+        read_models(folder.parent)  # An unreadable file fails before the work.
+        model = load_model(options.model, Translator, ImageVQVAE, ImageVAE)
         chosen = decoding.chosen(given, model)
         write(model, folder, version, options.max_tokens, chosen)
         settings = add_model(folder.parent, folder.name, f"/models/{folder.name}")
@@ -78,20 +88,26 @@ def run(parser, options):
         print(usage(model, options.folder, version))
 
 
-def next_version(folder):
-    """One more than the highest version in a folder: servers take the highest."""
+def next_version(folder: pathlib.Path) -> int:
+    """Returns the highest version in a folder plus 1. Servers load the highest."""
     names = [path.name for path in folder.glob("*")]
     return max((int(name) for name in names if name.isdecimal()), default=0) + 1
 
 
-def write(model, folder, version, max_tokens, options):
-    """Writes a version with its warm-up, whole or not at all."""
+def write(
+    model: "TaskModel",
+    folder: pathlib.Path,
+    version: int,
+    max_tokens: int,
+    options: dict[str, Any],
+) -> None:
+    """Writes a version and its warm-up requests, completely or not at all."""
     import numpy as np
 
     from keras_vqem.models.translator import Translator
     from keras_vqem.serving import write_warmup
 
-    # A server looks at folders named by numbers only.
+    # A server ignores folders whose names are not numbers.
     partial = folder / f".{version}.{os.getpid()}.partial"
     partial.mkdir(parents=True)
     try:
@@ -106,8 +122,8 @@ def write(model, folder, version, max_tokens, options):
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def usage(model, folder, version):
-    """How to load a version, and how to serve it."""
+def usage(model: "TaskModel", folder: pathlib.Path, version: int) -> str:
+    """Returns instructions to load and serve a version."""
     import tensorflow as tf
 
     from keras_vqem.models.translator import Translator

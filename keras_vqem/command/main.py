@@ -1,21 +1,31 @@
-"""keras-vqem: translate, zoo, demo, export."""
+"""keras-vqem: the command with its subcommands demo, export, translate and zoo."""
 
 import argparse
+from collections.abc import Sequence
 
 from keras_vqem.command import demo, export, translate, zoo
 
 
-def main(arguments=None):
-    # Read by keras_vqem/quiet.py, which runs before this: here it is only allowed.
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command.
+
+    Args:
+        arguments: Arguments of the command. None takes those of the process.
+    """
+    # keras_vqem/quiet.py reads --verbose before this runs; here it is only declared.
     shared = argparse.ArgumentParser(add_help=False)
-    help = "print TensorFlow's log messages too"
-    shared.add_argument("--verbose", action="store_true", help=help)
+    help = "print the log messages of TensorFlow, and tracebacks of errors"
+    shared.add_argument(
+        "--verbose", action="store_true", default=argparse.SUPPRESS, help=help
+    )
     parser = argparse.ArgumentParser(
         prog="keras-vqem",
-        description="Trained vector-quantized models: try, translate captions, export. "
-        "Training and measuring are scripts: see recipes/.",
+        description="Try, use and export trained vector-quantized models: translators "
+        "of captions, autoencoders of images. "
+        "The scripts in recipes/ train and measure them.",
         parents=[shared],
     )
+    parser.set_defaults(verbose=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, module in (
         ("demo", demo),

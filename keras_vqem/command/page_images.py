@@ -1,6 +1,7 @@
-"""The images of the demo page, through the codes of an `ImageVQVAE`."""
+"""Images of the demo page, encoded and decoded by an `ImageVQVAE`."""
 
 import base64
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -8,15 +9,20 @@ import tensorflow as tf
 from keras_vqem.command.photos import photos
 from keras_vqem.command.problems import Refused, said
 from keras_vqem.evaluation.image_bits import psnr
+from keras_vqem.models import ImageVQVAE
 
 MAX_PIXELS = 32 * 10**6
 SAMPLES = 8
 
 
 class Pictures:
-    """Images through the codes of an `ImageVQVAE`."""
+    """Answers the requests of the page about images.
 
-    def __init__(self, model):
+    Args:
+        model: An `ImageVQVAE`, with or without a prior.
+    """
+
+    def __init__(self, model: ImageVQVAE):
         self.model = model
         self.examples = [fitted(image, model.image_size) for image in photos()]
         self.grid = tuple(np.shape(model.encode(self.examples[0][None]))[1:])
@@ -26,7 +32,8 @@ class Pictures:
             autograph=False,
         )
 
-    def about(self):
+    def about(self) -> dict[str, Any]:
+        """Returns example images and facts about the model."""
         return {
             "examples": [_data_url(image) for image in self.examples],
             "size": self.model.image_size,
@@ -34,8 +41,8 @@ class Pictures:
             "prior": self.model.prior is not None,
         }
 
-    def through(self, image):
-        """What is left of an image, and the codes in between."""
+    def through(self, image: np.ndarray) -> dict[str, Any]:
+        """Returns the codes of an image and its reconstruction."""
         codes = self.model.encode(image[None])
         left = np.asarray(self.model.decode(codes))
         codes = np.asarray(codes)[0]
@@ -46,16 +53,16 @@ class Pictures:
             "codes": codes.tolist(),
         }
 
-    def checked(self, codes):
-        """Codes of a request as an array, if they are codes of an image."""
+    def checked(self, codes: Any) -> np.ndarray:
+        """Returns the codes of a request as an array, or raises `Refused`."""
         try:
             found = np.array(codes)
         except ValueError:  # Rows of different lengths.
             found = np.array("")
         if found.dtype.kind != "i" or found.shape != self.grid:
             raise Refused(
-                f"`codes` must be whole numbers, {' x '.join(map(str, self.grid))} of "
-                f"them, received {said(codes)}.",
+                f"`codes` must be {' x '.join(map(str, self.grid))} integers, received "
+                f"{said(codes)}.",
             )
         most = self.model.bottleneck.num_codes - 1
         wrong = found[(found < 0) | (found > most)]
@@ -63,23 +70,23 @@ class Pictures:
             raise Refused(f"A code must be from 0 to {most}, received {wrong[0]}.")
         return found.astype("int32")
 
-    def decode(self, codes):
-        """The image that codes stand for."""
+    def decode(self, codes: np.ndarray) -> dict[str, Any]:
+        """Returns the image that codes stand for."""
         found = np.asarray(self.model.decode(codes[None]))
         return {"reconstruction": _data_url(found[0])}
 
-    def samples(self, seed):
-        """Images from the prior."""
+    def samples(self, seed: int) -> dict[str, Any]:
+        """Returns images drawn from the prior."""
         if self.model.prior is None:
             raise Refused("This image model has no prior to draw from.", 404)
         found = self._sample_graph(tf.constant([0, seed], "int32")).numpy()
         return {"images": [_data_url(image) for image in found]}
 
 
-def decoded(content):
-    """A PNG or JPEG file's bytes as uint8 [H, W, 3]."""
+def decoded(content: bytes) -> np.ndarray:
+    """Decodes the bytes of a PNG or JPEG file to uint8 `[H, W, 3]`."""
     try:
-        # Sizes before pixels: a small file may hold a great many of them.
+        # The size is checked first: a small file may hold very many pixels.
         if content[:8] == b"\x89PNG\r\n\x1a\n" and len(content) >= 24:
             height, width = (int.from_bytes(content[i : i + 4]) for i in (20, 16))
         elif content[:3] == b"\xff\xd8\xff":
@@ -92,8 +99,8 @@ def decoded(content):
             )
         if int(height) * int(width) > MAX_PIXELS:
             raise Refused(
-                f"The image has {width} x {height} pixels. Choose one of at most "
-                f"{MAX_PIXELS // 10**6} million.",
+                f"The image has {width} x {height} pixels. Choose an image of at most "
+                f"{MAX_PIXELS // 10**6} million pixels.",
             )
         return tf.io.decode_image(content, channels=3, expand_animations=False).numpy()
     except tf.errors.InvalidArgumentError:
@@ -102,8 +109,8 @@ def decoded(content):
         ) from None
 
 
-def fitted(image, size):
-    """The middle of an image [H, W, 3] in the shape of `size`, resized to it."""
+def fitted(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Crops an image `[H, W, 3]` around its centre and resizes it to `size`."""
     height, width = image.shape[:2]
     rows, columns = size
     image = tf.image.resize_with_crop_or_pad(

@@ -1,6 +1,8 @@
-"""The text of the demo page: sentences through the codes of a `LatentNMT`."""
+"""Sentences of the demo page, translated by a `LatentNMT` and its teacher."""
 
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -8,30 +10,39 @@ import tensorflow as tf
 from keras_vqem.command import answers
 from keras_vqem.command.problems import Refused, said
 from keras_vqem.evaluation import latency
+from keras_vqem.models import LatentNMT, Transformer
 from keras_vqem.text import split_sentences
 
-# Attention and the teacher's steps grow with the text; a page should not hang.
+# Attention and the teacher's steps grow with the text, and the page must not hang.
 MAX_TOKENS = 128
 ROUNDS = 7
 TRIED, NEIGHBOURS = 64, 6  # codes
 
 
 class Sentences:
-    """Sentences in both translators, decoded as their presets say."""
+    """Answers the requests of the page about sentences.
 
-    def __init__(self, teacher, latent):
+    Both models decode with the options of their presets.
+
+    Args:
+        teacher: A `Transformer`.
+        latent: A `LatentNMT`.
+    """
+
+    def __init__(self, teacher: Transformer, latent: LatentNMT):
         self.teacher, self.latent = teacher, latent
         self.num_codes = latent.bottleneck.num_codes
-        # As many as the latent model itself writes for the longest text.
+        # The model itself writes at most this many codes for the longest text.
         self.max_codes = latent.max_codes_for(MAX_TOKENS)
         drop_repeats = latent.generation_config.get("drop_repeats", False)
         ids = tf.TensorSpec([None, None], "int32")
         self._teacher_graph = teacher.translation_graph()
-        # The same work as the graph of ids alone: codes are on the way to them.
+        # Returning the codes as well takes no extra work.
         self._latent_graph = tf.function(
             latent.generate, input_signature=[ids], autograph=False
         )
-        # Texts are written as translations are; pieces are as long as codes say.
+        # Texts are decoded like translations. Pieces keep repeats, so that each code
+        # has its own tokens.
         self._text_graph, self._pieces_graph = (
             tf.function(
                 functools.partial(latent.decode_ids, drop_repeats=drop),
@@ -41,16 +52,17 @@ class Sentences:
             for drop in (drop_repeats, False)
         )
 
-    def about(self):
+    def about(self) -> dict[str, Any]:
+        """Returns facts about the latent translator."""
         return {
             "num_codes": self.num_codes,
             "tokens_per_code": 2**self.latent.num_compress_steps,
         }
 
-    def translate(self, text):
-        """Both translations with their times, and the codes of each sentence.
+    def translate(self, text: str) -> dict[str, Any]:
+        """Returns both translations with their times, and the codes per sentence.
 
-        How fast a translation was is not told where there are reasons to doubt it.
+        The speedup is left out if there are reasons to doubt the translation.
         """
         sentences = split_sentences(text)
         teacher_ids = self._ids(self.teacher, sentences)
@@ -96,8 +108,8 @@ class Sentences:
             "rounds": ROUNDS,
         }
 
-    def checked(self, codes):
-        """Codes of a request, if they are codes."""
+    def checked(self, codes: Any) -> list[int]:
+        """Returns the codes of a request, or raises `Refused`."""
         if not isinstance(codes, list) or not 1 <= len(codes) <= self.max_codes:
             raise Refused(
                 f"`codes` must be a list of 1 to {self.max_codes} codes, received "
@@ -107,22 +119,24 @@ class Sentences:
             if type(code) is not int or not 0 <= code < self.num_codes:
                 what = "nothing" if code is None else said(code)
                 raise Refused(
-                    f"Code {place} must be a whole number from 0 to "
+                    f"Code {place} must be an integer from 0 to "
                     f"{self.num_codes - 1}, received {what}.",
                 )
         return codes
 
-    def decode(self, text, codes):
-        """What the decoder writes from codes, and from each of them."""
+    def decode(self, text: str, codes: Sequence[int]) -> dict[str, Any]:
+        """Returns the text that the decoder writes from codes, whole and per code."""
         ids = self._ids(self.latent, [text]), tf.constant([codes])
         [written] = _written(self.latent, self._text_graph(*ids))
         pieces = self._pieces(self._pieces_graph(*ids)[0], len(codes))
         return {"text": written, "pieces": pieces}
 
-    def neighbours(self, text, codes, place):
-        """The nearest codes that would write something else in the place of one."""
+    def neighbours(
+        self, text: str, codes: Sequence[int], place: int
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Finds the nearest codes that write something else than `codes[place]`."""
         if self.latent.bottleneck.groups.num_groups > 1:
-            return {"neighbours": []}  # A vector then has several codes.
+            return {"neighbours": []}  # A position then has several codes.
         vectors = self.latent.bottleneck.decode(tf.range(self.num_codes)[None])[0]
         distances = tf.norm(vectors - vectors[codes[place]], axis=-1).numpy()
         # The code itself comes first.
@@ -139,8 +153,8 @@ class Sentences:
         return {"neighbours": [{"code": c, "writes": text} for text, c in others]}
 
     def _pieces(self, ids, count):
-        """What is written from each of `count` codes: a list of strings."""
-        # Of several groups, the codes of one position write together.
+        """Splits decoded ids into the strings that each of `count` codes wrote."""
+        # With several groups, the codes of one position write one string together.
         groups = self.latent.bottleneck.groups.num_groups
         length = 2**self.latent.num_compress_steps
         width = -(-count // groups) * length
@@ -153,8 +167,9 @@ class Sentences:
         longest = int(tf.reduce_max(rows.row_lengths()))
         if longest > MAX_TOKENS:
             raise Refused(
-                f"The text has {longest} tokens, and {MAX_TOKENS} is the most. "
-                f"Letters other than English ones take several each. Shorten it.",
+                f"A sentence has {longest} tokens, but at most {MAX_TOKENS} are "
+                f"allowed. Letters that are not English take several tokens each. "
+                f"Shorten it.",
             )
         return rows.to_tensor()
 

@@ -1,9 +1,10 @@
-"""A few photographs of 32 x 32 pixels, free of rights, to show image models with.
+"""A few photographs of 32 x 32 pixels, free to use, to demonstrate image models.
 
-Cut out of sample images of scikit-image, which names their origin: the cat "Chelsea"
-(Stefan van der Walt, CC0), a cup of coffee (Rachel Michetti, CC0), the astronaut Eileen
-Collins and a Space Shuttle (NASA, public domain), a rocket on its launch pad (SpaceX,
-public domain) and a part of the Hubble eXtreme Deep Field (NASA, public domain).
+They are parts of sample images of scikit-image, which names their origin: the cat
+"Chelsea" (Stefan van der Walt, CC0), a cup of coffee (Rachel Michetti, CC0), the
+astronaut Eileen Collins and a Space Shuttle (NASA, public domain), a rocket on its
+launch pad (SpaceX, public domain) and a part of the Hubble eXtreme Deep Field (NASA,
+public domain).
 """
 
 import pathlib
@@ -14,11 +15,11 @@ import tensorflow as tf
 FILE = pathlib.Path(__file__).with_name("photos.png")
 
 
-def photos():
-    """The photographs.
+def photos() -> np.ndarray:
+    """Loads the photographs.
 
     Returns:
-        uint8 [8, 32, 32, 3].
+        uint8 `[8, 32, 32, 3]`.
 
     Example:
 

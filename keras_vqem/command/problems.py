@@ -1,38 +1,47 @@
-"""How the commands tell a user what went wrong."""
+"""Errors that a user can correct, as one sentence."""
 
+import argparse
 import contextlib
 import json
+from collections.abc import Iterator
+from typing import Any
 
 
 @contextlib.contextmanager
-def told_by(parser):
-    """Turns what a user can put right into one sentence and exit status 2.
+def told_by(parser: argparse.ArgumentParser, verbose: bool = False) -> Iterator[None]:
+    """Turns errors that a user can correct into one sentence and exit status 2.
 
-    Other errors are ours, and keep their traceback.
+    Other errors are bugs and keep their traceback.
+
+    Args:
+        parser: Parser of the command, whose name the message starts with.
+        verbose: Whether these errors keep their traceback, too.
     """
     try:
         yield
     except KeyboardInterrupt:
         parser.exit(130, "\n")
     except (ImportError, OSError, ValueError) as error:
+        if verbose:
+            raise
         message = " ".join(str(error).split())
         parser.exit(2, f"{parser.prog}: error: {message}\n")
 
 
 class Refused(Exception):
-    """What a visitor of the page asked for cannot be done; the message says why.
+    """Raised if a request of the page cannot be answered.
 
     Args:
-        message: Sentence for the visitor.
-        status: HTTP status of the answer.
+        message: Sentence that says why.
+        status: HTTP status of the response.
     """
 
-    def __init__(self, message, status=400):
+    def __init__(self, message: str, status: int = 400):
         super().__init__(message)
         self.status = status
 
 
-def said(value):
-    """A value of a request as it was written, cut to what fits into a message."""
+def said(value: Any) -> str:
+    """Returns a value of a request as JSON, cut to at most 40 characters."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 40 else text[:37] + "..."

@@ -1,11 +1,13 @@
-"""Translates lines: of arguments, a file, or standard input as they come.
+"""Translates arguments, lines of a file, or lines of standard input.
 
 The trained models that come with the package know English captions of photos, and
-nothing else. A line may hold several sentences: each is translated by itself. What may
-have gone wrong is told on standard error.
+nothing else. A line may have several sentences, which are translated one by one.
+Warnings of probable mistakes are written to standard error.
 """
 
+import argparse
 import sys
+from collections.abc import Sequence
 
 from keras_vqem.command import decoding, problems
 
@@ -13,32 +15,38 @@ DEFAULT = "multi30k_en_de_em"
 WARNINGS = 5
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `keras-vqem translate`."""
     add, number = parser.add_argument, {"type": int, "metavar": "N"}
-    help = f"preset, finished run or .keras file: {DEFAULT}"
+    help = "name of a preset, folder of a preset or a finished run, or .keras file "
+    help += f"(default: {DEFAULT})"
     add("--model", default=DEFAULT, help=help)
-    help = "sentences translated at a time: 64"
+    help = "number of sentences per batch (default: 64)"
     add("--batch-size", default=64, **number, help=help)
-    add("--chunk", default=1024, **number, help="most lines read before writing: 1024")
+    help = "maximum number of lines read before translations are written "
+    help += "(default: 1024)"
+    add("--chunk", default=1024, **number, help=help)
     help = "write the score and a tab before each translation: the mean log "
-    help += "probability of its words, of several sentences the lowest"
+    help += "probability of its words, the lowest of all sentences"
     add("--scores", action="store_true", help=help)
-    add("--file", metavar="FILE", help="lines to translate: standard input")
+    help = "file with one text per line (default: standard input)"
+    add("--file", metavar="FILE", help=help)
     add("texts", nargs="*", metavar="TEXT", help="text to translate, instead of a file")
     decoding.add_arguments(parser)
 
 
-def run(parser, options):
+def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Runs `keras-vqem translate`."""
     if min(options.batch_size, options.chunk) < 1:
         parser.error("--batch-size and --chunk must be at least 1")
     if options.texts and options.file:
-        parser.error("give texts or --file, not both")
+        parser.error("pass texts or --file, not both")
 
     from keras_vqem.command.answers import answer_texts
     from keras_vqem.models.loading import load_translator
     from keras_vqem.text.lines import answer_lines
 
-    with problems.told_by(parser):
+    with problems.told_by(parser, options.verbose):
         given = decoding.given(options)
         model = load_translator(options.model)
         chosen = decoding.chosen(given, model)
@@ -58,12 +66,13 @@ def run(parser, options):
 
 
 class Warnings:
-    """Writes warnings to standard error: the first ones, and how many there are."""
+    """Writes the first few warnings to standard error, and the number of the rest."""
 
     def __init__(self):
         self.count = 0
 
-    def tell(self, text, warnings):
+    def tell(self, text: str, warnings: Sequence[str]) -> None:
+        """Writes the warnings about a text."""
         for warning in warnings:
             self.count += 1
             if self.count <= WARNINGS:
@@ -72,6 +81,8 @@ class Warnings:
                 sys.stderr.write(line.encode("utf-8", "replace").decode())
                 sys.stderr.flush()
 
-    def close(self):
+    def close(self) -> None:
+        """Writes how many warnings were left out."""
         if self.count > WARNINGS:
-            sys.stderr.write(f"warning: {self.count - WARNINGS} more like these\n")
+            left = self.count - WARNINGS
+            sys.stderr.write(f"warning: {left} more like these were left out\n")

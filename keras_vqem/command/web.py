@@ -1,4 +1,4 @@
-"""The page of `keras-vqem demo --web`: text and images through codes one can change."""
+"""The page of `keras-vqem demo --web`: texts and images, with codes to change."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ except ImportError as error:
         "The page needs Flask. Install it with: pip install keras-vqem[web]"
     ) from error
 
-HOST = "127.0.0.1"  # This machine only: nothing here asks who is there.
+HOST = "127.0.0.1"  # This machine only, because there is no authentication.
 PAGE = pathlib.Path(__file__).with_name("page.html")
 SENTENCES = (
     *demo.SENTENCES,
@@ -30,13 +30,13 @@ SENTENCES = (
 MAX_CHARACTERS, MAX_BYTES = 400, 8 * 2**20
 
 
-def serve(port):
-    """Shows the page of the shipped presets until Ctrl-C.
+def serve(port: int) -> None:
+    """Serves the page, with the presets of the package, until Ctrl-C.
 
     Args:
-        port: Port of 127.0.0.1; 0 for any that is free.
+        port: Port of 127.0.0.1. 0 takes any free port.
     """
-    with _listen(port) as listener:  # first: loading takes longer than failing
+    with _listen(port) as listener:  # Before models are loaded, which takes longer.
         port = listener.getsockname()[1]
         print("Loading the models...", flush=True)
         teacher = Transformer.from_preset(demo.TEACHER)
@@ -47,21 +47,22 @@ def serve(port):
             images_model = None
             print(demo.NO_IMAGES)
         app = create_app(teacher, latent, images_model)
-        # Traces the graphs, so that the first visitor need not wait for it.
+        # Traces the graphs, so that the first visitor does not wait for it.
         for path in ("/api/translate", "/api/decode"):
             fields = {"text": SENTENCES[0], "codes": [0]}
             app.test_client().post(path, json=fields)
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)  # not every request
-        # In threads: browsers open connections ahead, which would block a single one.
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)  # Not every request.
+        # In threads: browsers open spare connections, which would block a single one.
         server = serving.make_server(
             HOST, port, app, threaded=True, fd=listener.fileno()
         )
-        print(f"Open http://{HOST}:{port} in a browser. Ctrl-C ends it.", flush=True)
+        url = f"http://{HOST}:{port}"
+        print(f"Open {url} in a browser. Ctrl-C ends it.", flush=True)
         server.serve_forever()
 
 
 def _listen(port):
-    """A listening socket. Werkzeug, if it made one, would exit on a port in use."""
+    """Returns a listening socket. Werkzeug's own would exit if the port is in use."""
     if not 0 <= port < 2**16:
         raise ValueError(f"--port must be from 0 to 65535, received {port}.")
     try:
@@ -69,25 +70,30 @@ def _listen(port):
     except OSError as error:
         raise OSError(
             f"Port {port} of {HOST} cannot be used: {os.strerror(error.errno)}. Choose "
-            f"another with --port, or --port 0 for any that is free."
+            f"another with --port, or any free one with --port 0."
         ) from error
 
 
-def create_app(teacher, latent, images_model):
-    """The page and what it asks for, as a Flask application.
+def create_app(
+    teacher: Transformer, latent: LatentNMT, images_model: ImageVQVAE | None
+) -> flask.Flask:
+    """Makes the Flask application of the page.
 
     Args:
         teacher: A `Transformer`.
         latent: A `LatentNMT`.
-        images_model: An `ImageVQVAE`, with a prior or without, or None.
+        images_model: An `ImageVQVAE`, with or without a prior, or None.
+
+    Returns:
+        The application.
     """
     app = flask.Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BYTES
-    # Other names for this machine are a trick to let foreign pages ask.
+    # Other host names could let foreign pages send requests (DNS rebinding).
     app.config["TRUSTED_HOSTS"] = [HOST, "localhost"]
     sentences = Sentences(teacher, latent)
     pictures = None if images_model is None else Pictures(images_model)
-    # One at a time: requests side by side would spoil each other's times.
+    # One request at a time: parallel ones would distort each other's times.
     lock = threading.Lock()
 
     @app.errorhandler(exceptions.HTTPException)
@@ -96,7 +102,7 @@ def create_app(teacher, latent, images_model):
         if error.code == 413:
             message = _too_big()
         elif error.code == 500:
-            message = "The program failed. Its terminal says where."
+            message = "The program failed. See its terminal for the error."
         return {"error": message}, error.code
 
     @app.errorhandler(Refused)
@@ -150,7 +156,8 @@ def create_app(teacher, latent, images_model):
     def example(number):
         examples = the_pictures().examples
         if number >= len(examples):
-            flask.abort(404, f"There is no image {number}: 0 to {len(examples) - 1}.")
+            last = len(examples) - 1
+            flask.abort(404, f"There is no image {number}, only 0 to {last}.")
         with lock:
             return pictures.through(examples[number])
 
@@ -172,7 +179,9 @@ def create_app(teacher, latent, images_model):
         the_pictures()
         seed = _fields().get("seed")
         if type(seed) is not int or not 0 <= seed < 2**31:
-            flask.abort(400, f"`seed` must be 0 to 2147483647, received {said(seed)}.")
+            flask.abort(
+                400, f"`seed` must be from 0 to 2147483647, received {said(seed)}."
+            )
         with lock:
             return pictures.samples(seed)
 
@@ -180,7 +189,7 @@ def create_app(teacher, latent, images_model):
 
 
 def _fields():
-    """What a request says, a dict."""
+    """Returns the JSON object of a request as a dict."""
     fields = flask.request.get_json()
     if not isinstance(fields, dict):
         flask.abort(400, f"A JSON object was expected, received {said(fields)}.")
@@ -195,14 +204,14 @@ def _text(fields):
     text = fields.get("text")
     if not isinstance(text, str):
         flask.abort(400, f"`text` must be a string, received {said(text)}.")
-    # Half a character, which JSON can say, is no text.
+    # JSON can hold lone surrogates, which are not text.
     text = " ".join(text.encode("utf-8", "replace").decode().split())
     if not text:
         flask.abort(400, "There is no text. Type an English sentence.")
     if len(text) > MAX_CHARACTERS:
         flask.abort(
             400,
-            f"The text has {len(text)} characters, and {MAX_CHARACTERS} is the most. "
-            f"Shorten it; the models know sentences, one at a time.",
+            f"The text has {len(text)} characters, but at most {MAX_CHARACTERS} are "
+            f"allowed. Shorten it.",
         )
     return text

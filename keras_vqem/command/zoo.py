@@ -3,15 +3,18 @@
 The translators know English captions of photos, and nothing else.
 """
 
+import argparse
+
 from keras_vqem.command import problems
 
 
-def add_arguments(parser):
-    """Adds none: it lists them all."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds no arguments: all presets are listed."""
 
 
-def run(parser, options):
+def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Runs `keras-vqem zoo`."""
     from keras_vqem import zoo
 
-    with problems.told_by(parser):
+    with problems.told_by(parser, options.verbose):
         print(zoo.table())

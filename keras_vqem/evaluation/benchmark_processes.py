@@ -1,8 +1,8 @@
-"""Benchmarks of libraries: each contestant in a process of its own, timed in turns.
+"""Benchmarks of libraries: each contestant in its own process, timed in turns.
 
 All contestants get the same data and the same number of threads. They take turns,
 round after round, and only one computes at a time, so that a slow minute of the
-machine is a slow minute for all. `benchmark_worker.py` is the other end.
+machine affects all of them. `benchmark_worker.py` runs in the processes.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 SECONDS_TO_ANSWER = 900.0
 WORKER = pathlib.Path(__file__).with_name("benchmark_worker.py")
-# For the threads of the contestant before to stop spinning for more work.
+# Seconds for the threads of the previous contestant to go idle.
 PAUSE = 0.05
 
 
@@ -42,7 +42,7 @@ class Entry(NamedTuple):
 
 
 class WorkerFailed(Exception):
-    """A contestant cannot take part; the message is what its row says."""
+    """Raised if a contestant cannot take part; its row shows the message."""
 
 
 class Worker:
@@ -69,7 +69,7 @@ class Worker:
         self.timeout = timeout
         self.answers = queue.Queue()
         self.errors = tempfile.TemporaryFile("w+", dir=folder, errors="replace")
-        # -P: the folder of the worker is no place to import from.
+        # With -P, Python does not import from the folder of the worker.
         command = [python, "-P", WORKER, "--contestants", contestants]
         command += ["--folder", folder, "--threads", threads]
         environment = os.environ | {
@@ -98,9 +98,9 @@ class Worker:
             self.answers.put(line)
         self.answers.put(None)
 
-    def send(self, **request) -> None:
+    def send(self, **request: Any) -> None:
         """Sends a request without waiting for the answer."""
-        # A worker that has died shows when its answer is awaited.
+        # If the worker has ended, `receive` raises.
         with contextlib.suppress(OSError):
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
@@ -117,7 +117,7 @@ class Worker:
             self.errors.seek(0)
             said = [text for text in self.errors.read().splitlines() if text.strip()]
             self.close()
-            last = said[-1].strip() if said else "without a word"
+            last = said[-1].strip() if said else "no message"
             raise WorkerFailed(f"failed: exit code {code}: {last}")
         try:
             answer = json.loads(line)
@@ -130,14 +130,14 @@ class Worker:
             raise WorkerFailed(f"{kind}: {answer['error']}")
         return answer
 
-    def ask(self, **request) -> dict:
+    def ask(self, **request: Any) -> dict:
         """Sends a request and waits for its answer."""
         self.send(**request)
         return self.receive()
 
     def close(self, patience: float = 5.0) -> None:
         """Ends the process, by force after `patience` seconds."""
-        # The end of its input ends a worker that is well.
+        # A working process ends at the end of its input.
         with contextlib.suppress(OSError):
             self.process.stdin.close()
         try:
@@ -149,10 +149,10 @@ class Worker:
 
 
 class Progress:
-    """Lines on stderr: what is being done, and when it will be over.
+    """Prints the current stage and the remaining time to stderr.
 
     Args:
-        total: Number of calls of `show` that are to come.
+        total: Number of calls of `show` to come.
     """
 
     def __init__(self, total: int):
@@ -160,7 +160,7 @@ class Progress:
         self.live, self.last = sys.stderr.isatty(), -60.0
 
     def show(self, text: str) -> None:
-        """Says what begins now."""
+        """Prints the stage that starts now."""
         now = time.monotonic()
         eta = "?"
         if self.done:
@@ -181,11 +181,11 @@ class Progress:
 
 
 class Contest:
-    """Contestants, each in a process of its own, and their results.
+    """Contestants, each in its own process, and their results.
 
-    As a context manager it ends the processes. `results` is a dict from the names of
-    entries to dicts: `label`, what the contestant answered, and `status`, why it has
-    no numbers, where it failed.
+    As a context manager it ends the processes. `results` is a dict from names of
+    entries to dicts with `label`, the answers of the contestant, and, if it failed,
+    `status` with the reason.
 
     Args:
         contestants: File of the contestants, see `benchmark_worker.py`.
@@ -212,8 +212,8 @@ class Contest:
     def __exit__(self, *error):
         self._stack.close()
 
-    def build(self, entries: Mapping[str, Entry], **sizes) -> None:
-        """Builds entries anew, in the processes they have; forgets earlier results.
+    def build(self, entries: Mapping[str, Entry], **sizes: int) -> None:
+        """Builds entries, reusing their processes, and drops earlier results.
 
         Args:
             entries: Dict from names to `Entry`.
@@ -236,8 +236,8 @@ class Contest:
         for name in [name for name in entries if name in self.workers]:
             self.ask(name)
 
-    def ask(self, name: str, **request) -> None:
-        """Sends the request, if any, and merges the answer into the results."""
+    def ask(self, name: str, **request: Any) -> None:
+        """Sends a request, if one is given, and merges the answer into the results."""
         result = self.results[name]
         try:
             if request:
@@ -254,14 +254,13 @@ class Contest:
     def race(
         self, rounds: int, steps: int, warmup: int, progress: Progress, title: str = ""
     ) -> None:
-        """Times all contestants in turns; the samples are `seconds` of the results.
+        """Times all contestants in turns, and stores `seconds` in the results.
 
         Args:
             rounds: Number of turns per contestant.
             steps: Number of timed steps per turn.
             warmup: Number of steps before the first round, not timed.
-            progress: Where to say what is being done: `rounds + 1` lines per
-                contestant.
+            progress: Progress to show, `rounds + 1` times per contestant.
             title: Text before the names of the rounds.
         """
         for number in range(rounds + 1):

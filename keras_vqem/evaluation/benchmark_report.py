@@ -24,11 +24,11 @@ class Target(NamedTuple):
 
     Attributes:
         text: The target in words.
-        name: Name of the contestant that is measured.
-        base: Name of the contestant whose median time it is divided by, or None for
-            the growth of memory in MB.
+        name: Name of the contestant.
+        base: Name of the contestant whose median time divides that of `name`, or None
+            to measure the growth of memory in MB.
         relation: One of `<`, `<=`, `>`, `>=`.
-        bound: The number on the right.
+        bound: Number on the right of the relation.
     """
 
     text: str
@@ -68,10 +68,11 @@ def summarize(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def compare(results: Mapping[str, dict], bases: Mapping[str, str]) -> None:
-    """Adds summaries and ratios of medians to all contestants that ran to the end.
+    """Adds summaries and ratios of medians to all contestants that did not fail.
 
     Args:
-        results: Dict of dicts with `seconds`, or with a `status` that says why not.
+        results: Dict of dicts with `seconds`, or with `status`, the reason for a
+            failure.
         bases: Dict from the key of a ratio to the contestant to divide by, such as
             `{"times_matmul": "matmul"}`.
     """
@@ -86,7 +87,7 @@ def compare(results: Mapping[str, dict], bases: Mapping[str, str]) -> None:
 
 
 def growth_mb(entry: Mapping[str, float]) -> float:
-    """Returns the memory, in MB, that a step needs beyond what was there before it.
+    """Returns the additional memory, in MB, that a step needs.
 
     It is the larger of the growth of resident memory and of the allocator's count.
     """
@@ -99,7 +100,7 @@ def verdict(
     medians: Mapping[str, float],
     growths: Mapping[str, float],
 ) -> list[dict]:
-    """Tells which targets were met.
+    """Checks which targets were met.
 
     Args:
         targets: List of `Target`.
@@ -107,8 +108,8 @@ def verdict(
         growths: Dict from contestant to the growth of its memory, in MB.
 
     Returns:
-        List of dicts with `target`, `value` and `met`; both are None where the value
-        was not measured.
+        List of dicts with `target`, `value` and `met`. The last two are None if the
+        value was not measured.
     """
     results = []
     for target in targets:
@@ -129,8 +130,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     Args:
         header: List of the names of the columns.
-        rows: List of lists of cells. A row of two cells, a name and a remark, may be
-            as wide as it likes.
+        rows: List of lists of cells. A row of two cells, a name and a remark, does not
+            affect the widths of the other columns.
 
     Returns:
         The table as text, one line per row.
@@ -157,7 +158,7 @@ def speed_table(results: Mapping[str, dict], columns: Sequence[Column] = ()) -> 
     """Writes times, one row per contestant.
 
     Args:
-        results: What `compare` has completed.
+        results: Dict of results, completed by `compare`.
         columns: List of `Column` after those of the times.
 
     Returns:
@@ -178,13 +179,13 @@ def memory_table(entries: Mapping[str, dict]) -> str:
     """Writes the memory of a step, one row per contestant.
 
     Args:
-        entries: Dict of dicts with what a worker answers to `memory`, and `state`, the
-            bytes of the contestant's state.
+        entries: Dict of dicts with the answer of a worker to `memory`, and `state`,
+            the number of bytes of the contestant's state.
 
     Returns:
         The table as text, in MB: the state; growth of resident memory in the first
-        step and in later ones; most in use by TensorFlow's allocator; growth since
-        before the contestant was built, less the state.
+        step and in later ones; peak use by TensorFlow's allocator; growth since
+        before the contestant was built, without the state.
     """
     header = ["MB", "state", "first step", "later steps", "in use", "with build"]
     rows = []
@@ -209,9 +210,9 @@ def sweep_table(axis: str, points: Sequence[dict], base: str, ratio: str) -> str
     """Writes the times of a sweep, one row per size.
 
     Args:
-        axis: Name of what is swept, and the key of its value in a point.
-        points: List of dicts with the value and `contestants`, what `compare` has
-            completed.
+        axis: Name of the parameter that is swept, and key of its value in a point.
+        points: List of dicts with the value and `contestants`, a dict of results,
+            completed by `compare`.
         base: Name of the contestant that the others are divided by.
         ratio: Key of that ratio.
 
@@ -232,7 +233,7 @@ def sweep_table(axis: str, points: Sequence[dict], base: str, ratio: str) -> str
 
 
 def verdict_lines(results: Sequence[dict]) -> str:
-    """Writes what `verdict` returns, one line per target."""
+    """Formats the result of `verdict`, one line per target."""
     words = {True: "met", False: "NOT met", None: "not measured"}
     width = max(len(result["target"]) for result in results)
     lines = []
@@ -253,7 +254,7 @@ def write_plot(
     """Draws sweeps, one panel per axis, and writes the picture.
 
     Args:
-        path: File to write; its suffix tells the format.
+        path: File to write. Its suffix determines the format.
         sweep: Dict from axes to points, as in `sweep_table`.
         titles: Dict from axes to the titles of their panels.
         base: Name of the contestant that is drawn as a dashed line.

@@ -1,15 +1,15 @@
-"""One contestant of a benchmark, in a process of its own.
+"""One contestant of a benchmark, in its own process.
 
 `benchmark_processes.Contest` runs this file as a script, once per contestant, with the
 interpreter that has the library in question. That interpreter need not have
-keras_vqem, so nothing is imported here but Python's own modules and the file of the
+keras_vqem, so this file imports only Python's own modules and the file of the
 contestants, which has
 
 - `CONTESTANTS`: dict from names to pairs of a function `make(data, **options)` and the
-  names of the packages whose versions count. It returns an object with `step()`, one
-  step to time, and `check(steps)`, which runs the first steps and returns a dict of
-  what they computed; `check` is None where there is nothing to check;
-- `load_data(folder, **sizes)`: what `make` gets.
+  names of the packages whose versions are reported. `make` returns an object with
+  `step()`, the step to time, and `check(steps)`, which runs the first steps and returns
+  a dict of their results, or is None if there is nothing to check;
+- `load_data(folder, **sizes)`: function that returns the `data` of `make`.
 
 Requests and answers are JSON objects, one per line:
 
@@ -33,10 +33,12 @@ import os
 import platform
 import sys
 import time
+import types
+from typing import Any
 
 
 def use_threads(threads: int, packages: tuple[str, ...]) -> None:
-    """Sets the number of threads of torch and TensorFlow, where they are used."""
+    """Sets the number of threads of torch and TensorFlow, if they are in `packages`."""
     if "torch" in packages:
         import torch
 
@@ -49,8 +51,15 @@ def use_threads(threads: int, packages: tuple[str, ...]) -> None:
             tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
-def build(module, folder, threads, contestant, options, sizes):
-    """Makes a contestant of the module; returns it and the answer to the request."""
+def build(
+    module: types.ModuleType,
+    folder: str,
+    threads: int,
+    contestant: str,
+    options: dict[str, Any],
+    sizes: dict[str, int],
+) -> tuple[Any, dict]:
+    """Makes a contestant, and returns it and the answer to the request."""
     make, packages = module.CONTESTANTS[contestant]
     for name in packages:
         importlib.import_module(name.removeprefix("dm-").replace("-", "_"))
@@ -62,8 +71,8 @@ def build(module, folder, threads, contestant, options, sizes):
     return make(data, **options), {"versions": versions, "before": before}
 
 
-def warm(contestant, steps):
-    """Runs the first steps; returns what the contestant says of them."""
+def warm(contestant: Any, steps: int) -> dict:
+    """Runs the first steps and returns the result of the contestant's check."""
     if contestant.check is not None:
         return contestant.check(steps)
     for _ in range(steps):
@@ -71,8 +80,8 @@ def warm(contestant, steps):
     return {}
 
 
-def run(contestant, steps):
-    """Times steps, each by itself."""
+def run(contestant: Any, steps: int) -> dict[str, list[float]]:
+    """Times each of several steps."""
     contestant.step()
     seconds = []
     for _ in range(steps):
@@ -84,7 +93,7 @@ def run(contestant, steps):
 
 
 def _resident(key):
-    """Bytes resident: "VmRSS" now, "VmHWM" at most; elsewhere than on Linux at most."""
+    """Returns resident bytes: "VmRSS" now, "VmHWM" (and not on Linux) the peak."""
     if sys.platform == "linux":
         with open("/proc/self/status") as file:
             [line] = [line for line in file if line.startswith(key)]
@@ -101,12 +110,12 @@ def _forget_peak():
             file.write("5")
 
 
-def memory(contestant, steps):
-    """Measures the most memory resident in the first step, and in those after it.
+def memory(contestant: Any, steps: int) -> dict[str, int]:
+    """Measures the peak of resident memory in the first step and in later ones.
 
-    TensorFlow's allocator keeps what was freed after building the layer, and the steps
-    use that first: resident memory grows by less than they need. So the allocator's
-    own count of bytes in use is reported too, where it has one (with oneDNN).
+    TensorFlow's allocator keeps memory that was freed after building the layer, and
+    steps use it first, so resident memory grows by less than they need. Therefore the
+    allocator's own count of bytes in use is also reported, if it has one (with oneDNN).
     """
     import tensorflow as tf
 
@@ -128,7 +137,7 @@ def memory(contestant, steps):
     return report
 
 
-def load_module(path):
+def load_module(path: str) -> types.ModuleType:
     """Imports the file of the contestants."""
     spec = importlib.util.spec_from_file_location("contestants", path)
     module = importlib.util.module_from_spec(spec)
@@ -136,8 +145,8 @@ def load_module(path):
     return module
 
 
-def answer(request, argument, contestant):
-    """Answers all requests but "build"."""
+def answer(request: str, argument: Any, contestant: Any) -> dict:
+    """Answers all requests except "build"."""
     return {"warm": warm, "run": run, "memory": memory}[request](contestant, argument)
 
 
@@ -147,7 +156,7 @@ def main() -> None:
     parser.add_argument("--folder", required=True, help="folder of the data")
     parser.add_argument("--threads", type=int, required=True, help="number of threads")
     args = parser.parse_args()
-    # Libraries may print; what they print must not get between the answers.
+    # Libraries may print; their output must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 

@@ -1,9 +1,9 @@
-"""What the codes of a `LatentNMT` carry: reconstructions from them, and their use.
+"""Reconstructions from the codes of a `LatentNMT`, and statistics of the codes.
 
-Three translations of one text tell where quality is lost. BLEU from the codes of the
-true translation (`reconstruct`) is the most that codes and decoder allow; BLEU from
-the predicted codes (`model.translate`) is what the model achieves; BLEU from random
-codes is what the decoder knows from the source alone.
+Three translations of one text show where quality is lost. BLEU from the codes of the
+true translation (`reconstruct`) is the limit of codes and decoder. BLEU from predicted
+codes (`model.translate`) is the result of the model. BLEU from random codes shows how
+much the decoder gets from the source alone.
 """
 
 import dataclasses
@@ -24,12 +24,11 @@ _graphs = weakref.WeakKeyDictionary()
 
 @dataclasses.dataclass(frozen=True)
 class CodeStatistics:
-    """How a text uses the codebook; the mean over groups where there are several.
+    """Use of the codebook by a text, the mean over groups if there are several.
 
     Attributes:
-        perplexity: Perplexity of the codes: as many codes, used equally often, would
-            be as hard to guess.
-        used: Share of the codebook that occurs at all, from 0 to 1.
+        perplexity: Perplexity of the codes, the effective number of codes in use.
+        used: Share of the codebook that occurs at least once, from 0 to 1.
         codes: Number of codes counted.
         per_sentence: Mean number of codes per sentence.
     """
@@ -52,7 +51,7 @@ def encode(
         model: A `keras_vqem.models.LatentNMT`.
         sources: List of strings, the sentences to translate.
         targets: List of strings, their translations.
-        batch_size: Number of sentences encoded at a time.
+        batch_size: Number of sentences per batch.
 
     Returns:
         List of int32 arrays, one per sentence, in the order given.
@@ -83,7 +82,7 @@ def reconstruct(
             uniformly from the codebook.
         seed: Seed of the random codes. A sentence's codes depend only on the seed and
             on its place in the list.
-        batch_size: Number of sentences written at a time.
+        batch_size: Number of sentences per batch.
 
     Returns:
         List of strings, in the order given.
@@ -107,7 +106,7 @@ def reconstruct(
 
 
 def count(codes: np.ndarray, num_codes: int) -> np.ndarray:
-    """Counts codes, for each group by itself.
+    """Counts the codes of each group.
 
     Args:
         codes: Integer array `[..., groups]`.
@@ -148,7 +147,7 @@ def usage(
     """
     flat = np.concatenate(codes).reshape(-1, groups)
     if not flat.size:
-        raise ValueError("There are no codes to count: give at least one sentence.")
+        raise ValueError("There are no codes to count: pass at least one sentence.")
     counts = count(flat, num_codes)
     return CodeStatistics(
         perplexity=round(float(np.mean(perplexity(counts))), 6),
@@ -187,7 +186,7 @@ def _functions(model: LatentNMT) -> tuple:
 
 
 def _batches(model, sources, targets, batch_size) -> Iterator[tuple]:
-    """Yields places in the lists and their padded ids, long targets first."""
+    """Yields indices into the lists and their padded ids, long targets first."""
     if not isinstance(model, LatentNMT):
         raise ValueError(
             f"{type(model).__name__} has no codes. Pass a keras_vqem.models.LatentNMT."

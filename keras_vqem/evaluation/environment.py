@@ -1,4 +1,4 @@
-"""The environment of a measurement: versions, machine, and what else it computed."""
+"""The environment of a measurement: versions, machine, and other processes."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ PACKAGES = ("keras", "numpy", "sacrebleu", "tensorflow", "tensorflow-text")
 
 
 def environment() -> dict[str, dict]:
-    """Returns the versions and the machine, without which a latency means little.
+    """Returns versions and machine, which latencies depend on.
 
     Returns:
         Dict with `versions` (from package to version) and `machine` (cores,
@@ -37,14 +37,14 @@ def environment() -> dict[str, dict]:
 
 def usable_cores() -> int:
     """Returns the number of cores that this process may use."""
-    # Not every system can tell.
+    # Not every system has this function.
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def processor_name() -> str:
-    """Returns the name of the processor, or its architecture where that is all."""
+    """Returns the name of the processor, or its architecture if it has no name."""
     try:
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
         return next(
@@ -55,14 +55,14 @@ def processor_name() -> str:
 
 
 class OtherProcesses:
-    """Measures how much of the machine other processes take, from its creation on."""
+    """Measures the share of the machine that other processes use since creation."""
 
     def __init__(self):
         self._start = self._now()
 
     @staticmethod
     def _now():
-        """Seconds: on the clock, of all processors at work, of our ended processes."""
+        """Returns seconds of the clock, of all processors, and of this process."""
         try:
             line = pathlib.Path("/proc/stat").read_text().split("\n")[0]
         except OSError:
@@ -73,7 +73,7 @@ class OtherProcesses:
         return time.monotonic(), busy, sum(os.times()[:4])
 
     def share(self) -> float | None:
-        """Returns the share, from 0 to 1, or None where the system does not tell.
+        """Returns the share, from 0 to 1, or None if the system does not report it.
 
         Processes that this one started count as its own once they have ended.
         """

@@ -1,13 +1,12 @@
-"""Bits per dimension of images through codes: a bound, and its parts.
+"""Bits per dimension of images that are sent as codes: a bound, and its parts.
 
-To send an image one sends its codes, then the pixels given the codes:
+An image can be sent as its codes, followed by the pixels given the codes:
 
     bits = -log2 p(codes) - log2 p(image | codes)
 
-with the codes that would be sent, the nearest ones. Any codes may be sent, so this is
-an upper bound of -log2 p(image), whatever the prior. The paper's accounting (soft
-labels for the prior, their mean for the decoder) is not a bound; `paper_accounting`
-computes it for comparison.
+where the codes are the nearest ones. This is an upper bound of -log2 p(image) for any
+codes and any prior. The accounting of the paper (soft labels for the prior, their mean
+for the decoder) is not a bound; `paper_accounting` computes it for comparison.
 """
 
 import dataclasses
@@ -49,7 +48,7 @@ class ImageBits:
 
 
 class Prior(Protocol):
-    """What `evaluate` needs of a prior."""
+    """Interface of the priors that `evaluate` takes."""
 
     def nats(self, codes: np.ndarray) -> np.ndarray:
         """Returns the cost of codes `[B, rows, columns, slots]` in nats, `[B]`."""
@@ -80,7 +79,7 @@ class UnigramPrior:
     """
 
     def __init__(self, codes: np.ndarray, num_codes: int):
-        # One more of each, so that no code is impossible.
+        # Each count is increased by 1, so that no code is impossible.
         counts = code_counts.count(codes, num_codes) + 1.0
         self.log_p = np.log(counts / counts.sum(axis=-1, keepdims=True))
 
@@ -92,7 +91,7 @@ class UnigramPrior:
 
 
 class PredictorPrior:
-    """Prior by a trained predictor.
+    """Prior of a trained predictor.
 
     Args:
         predictor: A `keras_vqem.models.GridTransformer` over the codes.
@@ -134,8 +133,8 @@ def encode(
     Args:
         model: A `keras_vqem.models.ImageVQVAE`.
         images: uint8 array `[N, H, W, 3]`.
-        batch_size: Number of images encoded at a time.
-        log: Function that takes a line of progress every ten seconds or so, or None.
+        batch_size: Number of images per batch.
+        log: Function that takes a line of progress about every ten seconds, or None.
 
     Returns:
         Array `[N, rows, columns, slots]`: uint8 if the codebook has at most 256 codes,
@@ -164,8 +163,8 @@ def evaluate(
     Args:
         model: A `keras_vqem.models.ImageVQVAE`.
         images: uint8 array `[N, H, W, 3]`.
-        prior: Prior over the codes: one of the classes of this module.
-        batch_size: Number of images measured at a time.
+        prior: Prior over the codes, one of the classes of this module.
+        batch_size: Number of images per batch.
 
     Returns:
         An `ImageBits`.
@@ -218,10 +217,10 @@ def paper_accounting(
         predictor: A `keras_vqem.models.GridTransformer` over the codes.
         num_samples: Number of draws per code.
         seed: Seed of the draws.
-        batch_size: Number of images measured at a time.
+        batch_size: Number of images per batch.
 
     Returns:
-        Bits per dimension: total, reconstruction and prior.
+        A tuple of bits per dimension: total, reconstruction and prior.
     """
     bottleneck, prior = model.bottleneck, PredictorPrior(predictor)
     state = bottleneck.seed_generator.state
@@ -250,15 +249,16 @@ def gaussian_bound(
     """Measures a `keras_vqem.models.ImageVAE`.
 
     Args:
-        model: The model.
+        model: A `keras_vqem.models.ImageVAE`.
         images: uint8 array `[N, H, W, 3]`.
-        num_samples: 1 for the ELBO with the exact KL divergence; more for the
-            importance-weighted bound of Burda et al. (2015), which is tighter.
+        num_samples: Number of samples per image. 1 gives the ELBO with the exact KL
+            divergence; more give the importance-weighted bound of Burda et al.
+            (2015), which is tighter.
         seed: Seed of the noise.
-        batch_size: Number of images measured at a time.
+        batch_size: Number of images per batch.
 
     Returns:
-        An `ImageBits`. What it has of codes is NaN; of the importance-weighted bound
+        An `ImageBits`. Its statistics of codes are NaN. With `num_samples` above 1
         only the total is known, and its parts are NaN.
     """
 
@@ -312,7 +312,7 @@ def psnr(images: np.ndarray, others: np.ndarray) -> np.ndarray:
 
     Args:
         images: uint8 array `[B, H, W, 3]`.
-        others: uint8 array of the same shape, what became of them.
+        others: uint8 array of the same shape, such as reconstructions.
 
     Returns:
         float array `[B]`, 100 where the two images are equal.

@@ -1,4 +1,4 @@
-"""How long functions take, measured side by side."""
+"""Latencies of functions, measured side by side."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -54,7 +54,7 @@ def measure(
     rounds = whole_number("rounds", rounds, 1)
     warmup = whole_number("warmup", warmup, 0)
     if not functions:
-        raise ValueError("`functions` is empty: give at least one function to time.")
+        raise ValueError("`functions` is empty: pass at least one function to time.")
     names = list(functions)
     seconds = {name: [] for name in names}
     for number in range(warmup + rounds):

@@ -20,7 +20,7 @@ TRAINERS = {
     "ImageTransformer": "train_image_transformer.py",
     "GridTransformer": "train_image_prior.py",
 }
-# Where things lay is no part of how a model was made; that they were needed is.
+# A card shows that these were needed, but not their paths.
 PLACES = {
     "run": "RUN",
     "data": "DATA",
@@ -34,7 +34,7 @@ def training_record(
     run: str | os.PathLike,
     prior: str | os.PathLike | None = None,
 ) -> dict[str, dict]:
-    """Returns what a preset remembers of its training.
+    """Returns how a model was trained, for its preset.
 
     Args:
         model: The trained model.
@@ -42,8 +42,8 @@ def training_record(
         prior: Folder of the run of its prior, or None.
 
     Returns:
-        Dict from the names of recipes to dicts: their `options`, and the `minutes`
-        the run took (None if it left no metrics).
+        Dict from names of recipes to dicts with `options`, the options of the run,
+        and `minutes`, its duration, or None if it has no metrics.
     """
     record = {TRAINERS[type(model).__name__]: _run_record(pathlib.Path(run))}
     if prior is not None:
@@ -52,7 +52,7 @@ def training_record(
 
 
 def training_seconds(run: str | os.PathLike) -> float | None:
-    """Returns the seconds a run took so far, or None if it left no metrics."""
+    """Returns the duration of a run in seconds, or None if it has no metrics."""
     lines = read_json_lines(pathlib.Path(run) / "metrics.jsonl")
     return lines[-1]["training_seconds"] if lines else None
 
@@ -84,7 +84,7 @@ def training_command(recipe: str, options: Mapping) -> str:
     """
     words = ["python", f"recipes/{recipe}"]
     for option, value in options.items():
-        if value is not None and value is not False:  # but 0 is a value
+        if value is not None and value is not False:  # 0 is a value too.
             words.append(f"--{option.replace('_', '-')}")
             if value is not True:
                 words.append(str(value))
@@ -95,11 +95,11 @@ def preset_metrics(evaluation: Mapping, folder: pathlib.Path) -> dict[str, float
     """Returns the figures of an evaluation that belong to a preset.
 
     Args:
-        evaluation: What evaluate_translation.py or evaluate_images.py wrote as JSON.
+        evaluation: JSON result of evaluate_translation.py or evaluate_images.py.
         folder: Folder of the preset. Figures of other models are left out.
 
     Returns:
-        Dict from the names of figures to numbers; empty if there are none.
+        Dict from names of figures to numbers, empty if there are none.
     """
     folder = folder.resolve()
     if "rows" in evaluation:
@@ -131,8 +131,11 @@ def card_text(name: str, about: Mapping, evaluation: Mapping, notes: str = "") -
     Args:
         name: Name of the preset.
         about: Dict with `task`, `data`, `training` and `metrics`.
-        evaluation: The evaluation that the metrics come from.
+        evaluation: Evaluation that the metrics come from.
         notes: Markdown to append: terms of the data, limits.
+
+    Returns:
+        The text.
     """
     lines = [f"# {name}", "", f"{about['task']}. Trained on {about['data']}.", ""]
     for recipe, training in about["training"].items():
@@ -149,7 +152,7 @@ def card_text(name: str, about: Mapping, evaluation: Mapping, notes: str = "") -
 
 
 def _amount(evaluation):
-    """How much was measured: "1,000 sentences of test"."""
+    """Returns the size of the test set, such as "1,000 sentences of test"."""
     if "rows" in evaluation:
         number = next(iter(evaluation["rows"].values()))["images"]
         return f"{number:,} images of {evaluation['settings']['split']}"
@@ -159,27 +162,27 @@ def _amount(evaluation):
 def describe(
     name: str | os.PathLike, evaluation: Mapping, task: str, data: str, notes: str = ""
 ) -> str:
-    """Writes the card of a preset; its weights stay as they are.
+    """Writes the card of a preset without changing its weights.
 
     Args:
         name: Name or folder of the preset.
-        evaluation: What an evaluation of the preset itself wrote as JSON.
-        task: What the model does, in a few words.
-        data: What it was trained on, in a few words.
+        evaluation: JSON result of an evaluation of the preset itself.
+        task: Task of the model, in a few words.
+        data: Data that it was trained on, in a few words.
         notes: Markdown to append to the card: terms of the data, limits.
 
     Returns:
         The text of the card.
 
     Raises:
-        ValueError: If the evaluation holds no figures of the preset.
+        ValueError: If the evaluation has no figures of the preset.
     """
     folder = preset.preset_folder(name).resolve()
     metrics = preset_metrics(evaluation, folder)
     if not metrics:
         raise ValueError(
-            f"The evaluation holds no figures of {folder}. Evaluate the preset itself: "
-            f"pass its folder as --model to the evaluating recipe."
+            f"The evaluation has no figures of {folder}. Evaluate the preset itself: "
+            f"pass its folder as --model to the recipe that evaluates it."
         )
     about = {
         **preset.read_config(folder)["about"],

@@ -1,9 +1,10 @@
-"""Translators side by side: scores, sizes, codes and latency of each."""
+"""Comparison of translators: scores, sizes, codes and latencies."""
 
 import dataclasses
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -38,25 +39,25 @@ def evaluate(
     batch_size: int = 64,
     rounds: int = 50,
 ) -> tuple[list[dict], dict[str, list[str]]]:
-    """Measures translators: quality, use of codes, latency, speed beside the first.
+    """Measures quality, use of codes, latency and relative speed of translators.
 
-    Says on stderr what it is doing.
+    Progress is printed to stderr.
 
     Args:
         models: Dict from names to translators. Speeds are compared with the first.
         corpus: Sentences to translate and their references.
-        num_beams: Numbers of beams to try with each model; 1 is greedy.
+        num_beams: Numbers of beams to try with each model. 1 is greedy search.
         drop_repeats: Whether a `LatentNMT` leaves out words that repeat the word
             before them.
         rescorer: A `Transformer` that chooses among the beams of the models that take
             a rescorer, or None.
-        batch_size: Number of sentences translated at a time for the scores. Latencies
-            are measured for 1 and for 32.
+        batch_size: Number of sentences per batch for the scores. Latencies are
+            measured for batches of 1 and of 32.
         rounds: Number of timed batches per row.
 
     Returns:
-        List of entries, one dict per row of the table, and a dict from the names of
-        rows to lists of translations.
+        A tuple of a list of entries, one dict per row of the table, and a dict from
+        names of rows to lists of translations.
     """
     entries, outputs, timed = [], {}, {}
     for name, model in models.items():
@@ -64,7 +65,7 @@ def evaluate(
         for number in num_beams:
             row = f"{name}, {'greedy' if number == 1 else f'{number} beams'}"
             print(f"translating: {row}", file=sys.stderr, flush=True)
-            # All of them said: a preset may store others.
+            # All options are explicit, because a preset may store others.
             settings = {"num_beams": number}
             if has_codes:
                 settings["drop_repeats"] = drop_repeats
@@ -95,19 +96,19 @@ def quality(
     model: AnyTranslator,
     corpus: ParallelCorpus,
     batch_size: int = 64,
-    **options,
+    **options: Any,
 ) -> tuple[list[str], dict]:
     """Translates a corpus and scores the translations.
 
     Args:
         model: A translator.
         corpus: Sentences to translate and their references.
-        batch_size: Number of sentences translated at a time.
-        **options: Options of `model.translate_ids`, such as `num_beams`.
+        batch_size: Number of sentences per batch.
+        **options: Options of `model.generate`, such as `num_beams`.
 
     Returns:
-        List of translations, and a dict: the fields of `TranslationScores`,
-        `empty_share` and `parameters`.
+        A tuple of a list of translations, and a dict with the fields of
+        `TranslationScores`, `empty_share` and `parameters`.
     """
     found = model.translate(corpus.sources, batch_size=batch_size, **options)
     scores = dataclasses.asdict(translation_scores.score(found, corpus.targets))
@@ -118,7 +119,7 @@ def quality(
 def code_quality(
     model: LatentNMT, corpus: ParallelCorpus, batch_size: int = 64, seed: int = 0
 ) -> dict:
-    """Measures what the codes of a `LatentNMT` carry.
+    """Measures the information in the codes of a `LatentNMT`.
 
     Args:
         model: A `keras_vqem.models.LatentNMT`.
@@ -127,8 +128,8 @@ def code_quality(
         seed: Seed of the random codes.
 
     Returns:
-        Dict: the size of the codebook `num_codes`, the fields of `CodeStatistics`
-        over the corpus, and the BLEU of translations written from the codes of the
+        Dict with the size of the codebook `num_codes`, the fields of `CodeStatistics`
+        for the corpus, and the BLEU of translations written from the codes of the
         references, `bleu_from_own_codes`, and from random codes,
         `bleu_from_random_codes`.
     """
@@ -157,8 +158,8 @@ def latencies(
     """Times translators from ids to ids, in turns on the same sentences.
 
     Args:
-        entries: Dict from names to pairs of a model and a dict of options of
-            `translate_ids`.
+        entries: Dict from names to pairs of a model and a dict of options of its
+            `generate`.
         sources: List of sentences. Each round takes the next `batch_size` of them, in
             random order, and every model translates them.
         batch_size: Number of sentences per batch.
@@ -188,23 +189,23 @@ def _caller(graph, feed):
 
 
 def writes(entry: Mapping) -> bool:
-    """Tells whether a row has translations, and so a latency that means something.
+    """Returns whether at most half of the translations of a row are empty.
 
-    It has not if more than half of its translations are empty.
+    Otherwise its latency is not that of translations.
     """
     return entry["empty_share"] <= MOSTLY_EMPTY
 
 
 def add_speedups(entries: Sequence[dict]) -> None:
-    """Adds to each entry's latencies how many times faster it is than the baselines.
+    """Adds speed ratios relative to the baselines to the latencies of entries.
 
     Baselines are the entries of the first translator, such as a teacher, greedy and
-    with beams. An entry that writes (almost) nothing gets no ratio, and is none to
-    compare with: see `writes`.
+    with beams. An entry that writes (almost) nothing gets no ratio and is not a
+    baseline; see `writes`.
 
     Args:
-        entries: List of entries as `evaluate` makes them; each latency gets a dict
-            `speedup` from the names of baselines to ratios.
+        entries: List of entries as `evaluate` makes them. Each latency gets a dict
+            `speedup` from names of baselines to ratios.
     """
     first = entries[0]["translator"]
     baselines = [e for e in entries if e["translator"] == first and writes(e)]
@@ -218,7 +219,7 @@ def add_speedups(entries: Sequence[dict]) -> None:
 
 
 def table(entries: Sequence[dict]) -> str:
-    """Writes entries as a Markdown table, and codes, where there are any, as a second.
+    """Writes entries as a Markdown table, and those with codes as a second one.
 
     Args:
         entries: List of entries as `evaluate` returns them.

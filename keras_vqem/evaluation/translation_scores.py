@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 @dataclasses.dataclass(frozen=True)
 class TranslationScores:
-    """Corpus BLEU and chrF, and how sacrebleu computed them.
+    """Corpus BLEU and chrF, with the signatures of sacrebleu.
 
     Attributes:
         bleu: BLEU, from 0 to 100.
@@ -39,7 +39,7 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> TranslationSc
         references: List of strings, one true translation per hypothesis.
 
     Returns:
-        `TranslationScores`; print it for a table with the signatures.
+        A `TranslationScores`. Print it for a table with the signatures.
 
     Raises:
         ValueError: If there is nothing to score, or the lengths differ.
@@ -93,11 +93,11 @@ def _check(hypotheses, references):
             )
     if len(hypotheses) != len(references):
         raise ValueError(
-            f"There must be one reference for each hypothesis, received "
+            f"There must be one reference per hypothesis, received "
             f"{len(hypotheses)} hypotheses and {len(references)} references."
         )
     if not hypotheses:
         raise ValueError(
-            "There is nothing to score: `hypotheses` is empty. Give at least one "
+            "There is nothing to score: `hypotheses` is empty. Pass at least one "
             "translation and its reference."
         )

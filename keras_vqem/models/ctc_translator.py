@@ -280,7 +280,7 @@ class CTCTranslator(Translator):
             return {"target_ids": ids, "scores": _mean_log_prob(logits, mask, ids)}
         rows = ops.shape(ids)[0]
         flat = ops.reshape(ids, (rows * num_beams, longest))
-        scores = self._rescored(rescorer, source_ids, flat, num_beams)
+        scores = self.rescored(rescorer, source_ids, flat, num_beams)
         scores = ops.reshape(scores, (rows, num_beams))
         best = tf.argmax(scores, axis=1)
         return {

@@ -1,6 +1,7 @@
-"""What the autoregressive models of symbols on a grid share."""
+"""GridModel: base class of the autoregressive models of symbols on a grid."""
 
 import os
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,20 +16,33 @@ from keras_vqem.models.task_model import TaskModel
 
 
 class GridModel(TaskModel):
-    """Base of `GridTransformer` and `ImageTransformer`: symbols one by one.
+    """Base class of `GridTransformer` and `ImageTransformer`.
 
-    A grid has `rows` x `columns` cells with `slots` symbols each, read row by row,
-    cell by cell, slot by slot. Each slot has symbols of its own, and each symbol a
-    vector. A symbol's prediction sees the symbols before it through masked local
-    attention, and the vectors of those that know most of it also directly: the
-    symbols before it in its cell, and the cells to the left and in the row above.
+    A grid has `rows` x `columns` cells with `slots` symbols each. It is read row by
+    row, cell by cell, slot by slot. Each slot has its own set of symbols, and each
+    symbol has a vector. The prediction of a symbol depends on the symbols before it in
+    two ways: on all of them through masked local attention, and directly on the
+    vectors of the most informative ones, those before it in its cell, in the cell to
+    the left and in the neighbouring cells of the row above.
 
-    A subclass names its input and its metric, and says in its config what the grid is.
+    A subclass names its input and its metric, and describes the grid in its config.
+
+    Args:
+        grid: Tuple `(rows, columns, slots)`.
+        num_symbols: Number of symbols per slot.
+        hidden_dim: Size of embeddings and hidden states.
+        num_layers: Number of Transformer blocks.
+        num_heads: Number of attention heads.
+        intermediate_dim: Size of the hidden layer of feed-forward networks.
+        block_length: Number of positions per block of the local attention.
+        dropout: Dropout rate after embeddings, attention and feed-forward layers.
+        vector_dim: Size of a symbol's vector.
+        **kwargs: Arguments of `keras.Model`.
     """
 
-    input_name: str  # key of the symbols in a dict of inputs
-    symbol_dtype = "int32"  # of symbols in an exported model
-    metric_name: str  # of bits per symbol
+    input_name: str  # Key of the symbols in a dict of inputs.
+    symbol_dtype = "int32"  # Type of the symbols in an exported model.
+    metric_name: str  # Name of the metric, in bits per symbol.
 
     def __init__(
         self,
@@ -41,14 +55,14 @@ class GridModel(TaskModel):
         block_length: int,
         dropout: float,
         vector_dim: int,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.grid = tuple(grid)
         if len(self.grid) != 3 or min(self.grid) < 1:
             raise ValueError(
-                f"`grid` must be three numbers, (rows, columns, slots), received "
-                f"{grid!r}."
+                f"`grid` must be three integers of at least 1, (rows, columns, "
+                f"slots), received {grid!r}."
             )
         self.num_symbols = num_symbols
         self.hidden_dim = hidden_dim
@@ -60,9 +74,9 @@ class GridModel(TaskModel):
         self.vector_dim = vector_dim
         rows, columns, slots = self.grid
         self.length = rows * columns * slots
-        # How many cells back the left one is, and those in the row above: its right,
-        # middle and left one. At the grid's sides they are others, as good as none; in
-        # narrow grids some coincide, or with the cell itself.
+        # Distance in cells to the left neighbour, and to the right, middle and left
+        # neighbours in the row above. At the sides of the grid these are other cells,
+        # which does no harm. In narrow grids some coincide, or are the cell itself.
         self.cells_back = sorted({1, columns - 1, columns, columns + 1} - {0})
         policy = self.dtype_policy
         self.embedding_dropout = ReplicaDropout(dropout, dtype=policy)
@@ -77,19 +91,20 @@ class GridModel(TaskModel):
         )
         self.bits = keras.metrics.Mean(name=self.metric_name)
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Any = None) -> None:
         rows, columns, slots = self.grid
         cell = slots * self.vector_dim
 
         def add(name, *shape, size=0.02):
-            # One for each weight: an initializer draws the same numbers again.
+            # One initializer per weight: each draws the same numbers every time.
             initializer = keras.initializers.RandomNormal(stddev=size)
             return self.add_weight(name=name, shape=shape, initializer=initializer)
 
         self.vectors = add(
             "vectors", slots, self.num_symbols, self.vector_dim, size=1.0
         )
-        # From each slot's vector to all slots of the cell; only later ones use it.
+        # From the vector of each slot to all slots of the cell. Only those to later
+        # slots are used.
         self.own = add("own", cell, slots, self.hidden_dim, size=cell**-0.5)
         number = len(self.cells_back)
         self.neighbours = add(
@@ -104,16 +119,16 @@ class GridModel(TaskModel):
         self.built = True
 
     def init_from_codebook(self, vectors: ArrayLike, symbols: ArrayLike) -> None:
-        """Starts from what symbols mean and how frequent they are, before `fit`.
+        """Initializes vectors and output layer from a codebook and symbol counts.
 
-        Symbols whose vectors lie close together are then alike from the first step on,
-        where it would have to be learned for each.
+        Symbols with similar vectors are then similar from the first step on, and the
+        model does not have to learn it for each of them. Call this before `fit`.
 
         Args:
-            vectors: [slots, num_symbols, n], n up to `vector_dim`: a codebook. Or
-                [1, num_symbols, n], if slots share it.
-            symbols: Integers [N, rows, columns, slots] to count, such as the codes of
-                some thousand images.
+            vectors: Codebook, floats `[slots, num_symbols, n]` with n up to
+                `vector_dim`, or `[1, num_symbols, n]` if all slots share it.
+            symbols: Integers `[N, rows, columns, slots]` whose frequencies are
+                counted, such as the codes of a few thousand images.
         """
         if not self.built:
             self.build()
@@ -124,8 +139,7 @@ class GridModel(TaskModel):
         if vectors.shape[:2] != (slots, self.num_symbols) or vectors.shape[2] > size:
             raise ValueError(
                 f"`vectors` must have shape ({slots}, {self.num_symbols}, n) with n up "
-                f"to {size}, received {vectors.shape}. Choose `vector_dim` to be as "
-                f"large as the vectors."
+                f"to {size}, received {vectors.shape}. Set `vector_dim` to at least n."
             )
         rng = np.random.default_rng(0)
         counts = 1.0 + np.stack(
@@ -137,7 +151,7 @@ class GridModel(TaskModel):
         shares = (counts / counts.sum(-1, keepdims=True))[..., None]
         vectors = vectors - np.sum(shares * vectors, axis=1, keepdims=True)
         power = np.sum(shares * np.square(vectors), axis=(1, 2), keepdims=True)
-        # Each slot's vectors as long, on average, as random ones would be.
+        # The vectors of each slot get the mean length of random ones.
         vectors = vectors * np.sqrt(size / np.maximum(power, 1e-12))
         padding = [(0, 0), (0, 0), (0, size - vectors.shape[2])]
         self.vectors.assign(np.pad(vectors, padding))
@@ -150,30 +164,32 @@ class GridModel(TaskModel):
         )
         self.bias.assign(np.log(shares[..., 0]))
 
-    # What goes in, what comes out.
+    # Inputs and outputs.
 
     def _positions(self):
-        """[T, D], one for each position of the grid."""
+        """Position signals [length, hidden_dim]."""
         signal = self.row_signal + self.column_signal + self.slot_signal
         signal = ops.reshape(signal, (self.length, self.hidden_dim))
         return ops.cast(signal, self.compute_dtype)
 
     def _own_kernel(self):
-        """[slots * vector_width, slots, D] with 0 from a slot to itself and before."""
+        """Kernel [slots * vector_dim, slots, hidden_dim] from slots to later slots."""
         slots = self.grid[2]
         later = np.triu(np.ones((slots, slots), "float32"), 1)
         later = later.repeat(self.vector_dim, axis=0)
         return ops.cast(self.own * later[..., None], self.compute_dtype)
 
     def _vector_table(self):
-        """[slots * num_symbols + 1, vector_width]; the last, 0, for outside."""
+        """Vectors [slots * num_symbols + 1, vector_dim]; the last, 0, is outside."""
         flat = ops.reshape(self.vectors, (-1, self.vector_dim))
         return ops.cast(ops.pad(flat, [[0, 1], [0, 0]]), self.compute_dtype)
 
     def _outside(self):
         return self.grid[2] * self.num_symbols
 
-    def call(self, inputs, training=None):
+    def call(
+        self, inputs: dict[str, tf.Tensor], training: bool | None = None
+    ) -> tf.Tensor:
         rows, columns, slots = self.grid
         cells = rows * columns
         name = self.input_name
@@ -181,7 +197,7 @@ class GridModel(TaskModel):
         if tuple(symbols.shape[1:]) != self.grid:
             raise ValueError(
                 f"`{name}` must have shape [B, {rows}, {columns}, {slots}], received "
-                f"{list(symbols.shape)}. Make another {type(self).__name__} for them."
+                f"{list(symbols.shape)}. Make a {type(self).__name__} of that size."
             )
         symbols = ops.reshape(symbols, (-1, cells, slots))
         table_rows = ops.cast(symbols, "int32") + ops.arange(slots) * self.num_symbols
@@ -207,8 +223,16 @@ class GridModel(TaskModel):
 
     # Training.
 
-    def nats(self, inputs: dict, logits: tf.Tensor) -> tf.Tensor:
-        """Cross entropy [B, rows, columns, slots] of the labels in `inputs`."""
+    def nats(self, inputs: dict[str, tf.Tensor], logits: tf.Tensor) -> tf.Tensor:
+        """Computes the cross entropy of the labels in `inputs`, in nats per symbol.
+
+        Args:
+            inputs: Dict as the model is called with.
+            logits: Logits that the model returned for it.
+
+        Returns:
+            float32 `[B, rows, columns, slots]`.
+        """
         logits = ops.cast(logits, "float32")
         labels = inputs.get("samples")
         if labels is None:
@@ -217,11 +241,11 @@ class GridModel(TaskModel):
         picked = ops.mean(ops.take_along_axis(logits, labels, axis=-1), axis=-1)
         return ops.logsumexp(logits, axis=-1) - picked
 
-    def task_loss(self, inputs: dict, outputs: dict | tf.Tensor) -> tf.Tensor:
+    def task_loss(self, inputs: dict[str, tf.Tensor], outputs: tf.Tensor) -> tf.Tensor:
         nats = self.nats(inputs, outputs)
         loss = ops.mean(nats)
         self.bits.update_state(loss / ops.log(2.0), sample_weight=ops.size(nats))
-        # Keras sums gradients over replicas, whose batches are of one size.
+        # Keras sums gradients over replicas, whose batches have the same size.
         return loss / replicas.num_replicas()
 
     # Sampling.
@@ -233,19 +257,20 @@ class GridModel(TaskModel):
         temperature: float = 1.0,
         prefix: ArrayLike | None = None,
     ) -> tf.Tensor:
-        """Draws grids, symbol by symbol, keeping what attention has computed.
+        """Draws grids, symbol by symbol, with cached keys and values.
 
         Args:
-            count: How many.
-            seed: Two integers, or two for each grid, int32 [count, 2]; a grid with a
-                seed of its own does not depend on the others.
-            temperature: Below 1 for more probable grids; 0 for the most probable
-                symbol each time.
-            prefix: Integers [count, P]: the first P symbols of each grid, in reading
-                order, given. The upper half of an image, for example.
+            count: Number of grids.
+            seed: Two integers, or int32 `[count, 2]` with one seed per grid. A grid
+                with its own seed does not depend on the others.
+            temperature: Temperature of sampling. Values below 1 give more probable
+                grids; 0 takes the most probable symbol at each position.
+            prefix: Integers `[count, P]`, the first P symbols of each grid in reading
+                order, for example the upper half of an image. None for grids without
+                given symbols.
 
         Returns:
-            int32 [count, rows, columns, slots].
+            int32 `[count, rows, columns, slots]`.
         """
         if not self.built:
             self.build()
@@ -261,7 +286,7 @@ class GridModel(TaskModel):
             caches, before = state
             slot = position % slots
             row = ids + (position - 1) % slots * self.num_symbols
-            # The first symbol is fed for nothing: there is none before it.
+            # There is no symbol before the first position.
             row = ops.where(position == 0, self._outside(), row)
             before = ops.concatenate(
                 [before[:, 1:reach], row[:, None], before[:, reach:]], axis=1
@@ -302,31 +327,32 @@ class GridModel(TaskModel):
         return tf.reshape(ids, (count, *self.grid))
 
     def _check_prefix(self, prefix, count):
-        """`prefix` as int32, or None if it is empty."""
+        """Returns `prefix` as int32, or None if it is empty."""
         prefix = ops.cast(prefix, "int32")
         shape = prefix.shape
         if len(shape) != 2 or shape[0] not in (count, None) or shape[1] > self.length:
             raise ValueError(
                 f"`prefix` must have shape ({count}, P) with P up to {self.length}, "
-                f"received {tuple(shape)}. Give each grid's first symbols, flat."
+                f"received {tuple(shape)}. Pass the first symbols of each grid in "
+                f"reading order."
             )
         if tf.executing_eagerly() and len(prefix) and shape[1]:
             low, high = int(ops.min(prefix)), int(ops.max(prefix))
             if low < 0 or high >= self.num_symbols:
                 raise ValueError(
-                    f"Symbols go from 0 to {self.num_symbols - 1}, `prefix` has some "
-                    f"from {low} to {high}."
+                    f"Symbols must be from 0 to {self.num_symbols - 1}, those in "
+                    f"`prefix` are from {low} to {high}."
                 )
         return prefix if shape[1] else None
 
     def _places(self):
-        """Where `sample` finds what a prediction sees among the symbols before it.
+        """Finds the places of the symbols that `sample` needs among those it remembers.
 
         Returns:
-            How many symbols it must remember, and for each slot the places among
-            them, [slots, (number of neighbours + 1) * slots]: the neighbours' symbols,
-            then those of the cell itself. What is not known yet is found at the place
-            after them all.
+            A tuple `(reach, places)`: the number of symbols to remember, and int32
+            `[slots, (number of neighbours + 1) * slots]`, for each slot the places of
+            the neighbours' symbols and of those in its own cell. Place `reach`, after
+            all remembered symbols, stands for symbols that are not known yet.
         """
         slots = self.grid[2]
         reach = (max(self.cells_back) + 1) * slots - 1
@@ -374,7 +400,7 @@ class GridModel(TaskModel):
             filepath, {"serve": (serve, [symbols]), "sample": (sample, [seed])}
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "hidden_dim": self.hidden_dim,

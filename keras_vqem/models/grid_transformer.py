@@ -1,5 +1,7 @@
 """GridTransformer: an autoregressive model of symbols on a grid, such as codes."""
 
+from typing import Any
+
 import keras
 
 from keras_vqem.models.grid_model import GridModel
@@ -9,34 +11,36 @@ from keras_vqem.models.grid_model import GridModel
 class GridTransformer(GridModel):
     """Predicts a grid of symbols one by one: the prior over an image's codes.
 
-    A grid has `rows` x `columns` cells with `slots` symbols each, read row by row,
-    cell by cell, slot by slot: 8 x 8 x 10 codes of the paper's CIFAR-10 model, or
-    32 x 32 x 3 numbers of an image. Each slot has symbols of its own, and each symbol
-    a vector. A symbol's prediction sees the symbols before it through masked local
-    attention, and the vectors of those that know most of it also directly: the
-    symbols before it in its cell, and the cells to the left and in the row above.
+    A grid has `rows` x `columns` cells with `slots` symbols each, such as the
+    8 x 8 x 10 codes of the paper's CIFAR-10 model, or the 32 x 32 x 3 values of an
+    image. It is read row by row, cell by cell, slot by slot. Each slot has its own set
+    of symbols, and each symbol has a vector. The prediction of a symbol depends on the
+    symbols before it in two ways: on all of them through masked local attention, and
+    directly on the vectors of the most informative ones, those before it in its cell,
+    in the cell to the left and in the neighbouring cells of the row above.
 
     Args:
-        grid: `(rows, columns, slots)`.
-        num_symbols: How many symbols there are in each slot.
-        hidden_dim: Of embeddings and hidden states.
-        num_layers: How many Transformer blocks.
-        num_heads: Of each attention.
-        intermediate_dim: Of the feed-forward layers.
-        block_length: Positions in a block of the local attention.
-        dropout: After embeddings, attentions and feed-forward layers.
-        vector_dim: Of a symbol's vector.
+        grid: Tuple `(rows, columns, slots)`.
+        num_symbols: Number of symbols per slot.
+        hidden_dim: Size of embeddings and hidden states.
+        num_layers: Number of Transformer blocks.
+        num_heads: Number of attention heads.
+        intermediate_dim: Size of the hidden layer of feed-forward networks.
+        block_length: Number of positions per block of the local attention.
+        dropout: Dropout rate after embeddings, attention and feed-forward layers.
+        vector_dim: Size of a symbol's vector.
         **kwargs: Arguments of `keras.Model`.
 
     Call arguments:
-        inputs: A dict with `symbols`, integers [B, rows, columns, slots]. To train on
-            soft labels it also holds `samples` [B, rows, columns, slots, m], draws of
-            which each counts 1 / m.
+        inputs: Dict with `symbols`, integers `[B, rows, columns, slots]`. To train on
+            soft labels, it also has `samples`, integers
+            `[B, rows, columns, slots, m]`, of which each counts 1 / m.
 
     Returns:
-        Logits [B, rows, columns, slots, num_symbols].
+        Logits `[B, rows, columns, slots, num_symbols]`.
 
-    Metrics: `bits_per_symbol`, the cross entropy.
+    Metrics:
+        - `bits_per_symbol`: Cross entropy in bits per symbol.
 
     Example:
 
@@ -67,7 +71,7 @@ class GridTransformer(GridModel):
         block_length: int = 160,
         dropout: float = 0.0,
         vector_dim: int = 16,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(
             grid,
@@ -82,7 +86,7 @@ class GridTransformer(GridModel):
             **kwargs,
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "grid": self.grid,

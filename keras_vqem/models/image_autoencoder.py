@@ -1,4 +1,6 @@
-"""What the autoencoders of images share: two halves, a likelihood, the loss."""
+"""ImageAutoencoder: base class of the autoencoders of images."""
+
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -16,11 +18,23 @@ PARTS = ("compressor", "bottleneck", "decompressor", "likelihood")
 
 
 class ImageAutoencoder(TaskModel):
-    """Base of `ImageVQVAE` and `ImageVAE`, which say what goes through the middle.
+    """Base class of `ImageVQVAE` (with codes) and `ImageVAE` (without).
 
-    Metrics: `reconstruction_bits_per_dim`, bits per dimension given what the bottleneck
-    lets through; `bottleneck_loss`, what the bottleneck adds to the loss; and the
-    bottleneck's own.
+    Args:
+        compressor: Layer from images `[B, H, W, 3]` with values from -1 to 1 to
+            vectors `[B, rows, columns, D]`.
+        bottleneck: Bottleneck layer of `keras_vqem.layers`.
+        decompressor: Layer from latents to a tuple of features per pixel and a first
+            guess of the pixels or None.
+        likelihood: Distribution of the pixels, with 256 levels.
+        image_size: Tuple `(height, width)` of the images in pixels.
+        **kwargs: Arguments of `keras.Model`.
+
+    Metrics:
+        - `reconstruction_bits_per_dim`: Bits per dimension given the output of the
+          bottleneck.
+        - `bottleneck_loss`: Loss added by the bottleneck.
+        - Metrics of the bottleneck.
     """
 
     def __init__(
@@ -30,59 +44,70 @@ class ImageAutoencoder(TaskModel):
         decompressor: keras.layers.Layer,
         likelihood: PixelLikelihood,
         image_size: tuple[int, int] = (32, 32),
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         if likelihood.levels != 256:
             raise ValueError(
-                f"Images are of 256 levels here, and the likelihood is of "
-                f"{likelihood.levels}. Leave out `levels`."
+                f"Images have 256 levels, but the likelihood has {likelihood.levels}. "
+                f"Leave out its argument `levels`."
             )
         self.compressor = compressor
         self.bottleneck = bottleneck
         self.decompressor = decompressor
         self.likelihood = likelihood
         self.image_size = tuple(image_size)
-        self.head = None  # before it is built, or shared by `with_prior`
+        self.head = None  # Made by `build`, unless `with_prior` shares it.
         self.reconstruction_bits_per_dim = keras.metrics.Mean(
             name="reconstruction_bits_per_dim"
         )
         self.bottleneck_loss = keras.metrics.Mean(name="bottleneck_loss")
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Any = None) -> None:
         if self.head is None:
-            # Random, though small: mixtures that start alike would stay alike.
+            # Small but random: mixture components that start equal would stay equal.
             self.head = keras.layers.Dense(
                 self.likelihood.parameters,
                 kernel_initializer=keras.initializers.VarianceScaling(0.1),
                 name="head",
                 dtype="float32",
             )
-        # Each part is built for what the one before it gives.
+        # Each part is built for the output of the one before it.
         self.call({"images": ops.zeros((1, *self.image_size, 3), dtype="uint8")})
         self.built = True
 
     # The two halves.
 
     def compressed(self, images: ArrayLike) -> tf.Tensor:
-        """Vectors [B, rows, columns, D] of images: what the bottleneck sees."""
+        """Returns the input of the bottleneck for images.
+
+        Args:
+            images: uint8 `[B, H, W, 3]`.
+
+        Returns:
+            Vectors `[B, rows, columns, D]`.
+        """
         images = integers("images", images, 255)
         x = ops.cast(images, self.compute_dtype) / 127.5 - 1.0
         return self.compressor(x)
 
     def _decompress(self, latents):
-        """The likelihood's numbers, and the pixels that they are centred on."""
+        """Returns the parameters of the likelihood, and the pixels it is centred on."""
         features, base = self.decompressor(latents)
         return self.head(features), (ops.cast(base, "float32") + 1.0) * 127.5
 
-    def call(self, inputs, training=None):
+    def call(
+        self, inputs: dict[str, tf.Tensor], training: bool | None = None
+    ) -> dict[str, tf.Tensor]:
         found = self.bottleneck(self.compressed(inputs["images"]), training=training)
         outputs, base = self._decompress(found["quantized"])
         return {"outputs": outputs, "base": base, **found}
 
     # Training.
 
-    def task_loss(self, inputs: dict, outputs: dict | tf.Tensor) -> tf.Tensor:
+    def task_loss(
+        self, inputs: dict[str, tf.Tensor], outputs: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         log_p = self.likelihood.log_prob(
             outputs["outputs"], inputs["images"], outputs["base"]
         )
@@ -92,20 +117,19 @@ class ImageAutoencoder(TaskModel):
         )
         if self.losses:
             self.bottleneck_loss.update_state(sum(self.losses))
-        # Keras sums gradients over replicas, whose batches are of one size.
+        # Keras sums gradients over replicas, whose batches have the same size.
         return nats / replicas.num_replicas()
 
     def init_from_patches(self, images: ArrayLike, seed: int = 0) -> None:
-        """Starts from principal components of patches and k-means of their groups.
+        """Initializes the model by PCA of patches and k-means of their groups.
 
-        A minute's work that the network would need hours for: afterwards the linear
-        paths of `PatchCompressor` and `PatchDecompressor` and the codebooks are a good
-        code of their own, and training improves on it. Call it before `fit`. An
-        `ImageVAE` starts as probabilistic PCA, with the likelihood's `spread` as its
-        noise.
+        This takes about a minute and saves hours of training: the linear paths of
+        `PatchCompressor` and `PatchDecompressor` and the codebooks then already form a
+        good code, which training improves. An `ImageVAE` starts as probabilistic PCA,
+        with the likelihood's `spread` as its noise. Call this before `fit`.
 
         Args:
-            images: uint8 [N, H, W, 3] to learn from; some thousands.
+            images: uint8 `[N, H, W, 3]`, a few thousand training images.
             seed: Seed of k-means.
         """
         integers("images", images[:1], 255)
@@ -123,34 +147,49 @@ class ImageAutoencoder(TaskModel):
     # Use.
 
     def encode(self, images: ArrayLike) -> tf.Tensor:
-        """What `decode` takes: the bottleneck's encoding of images, uint8."""
+        """Encodes images.
+
+        Args:
+            images: uint8 `[B, H, W, 3]`.
+
+        Returns:
+            The bottleneck's encoding of the images, which `decode` takes.
+        """
         if not self.built:
             self.build()
         return self.bottleneck.encode(self.compressed(images))
 
     def latents(self, codes: ArrayLike) -> tf.Tensor:
-        """What the decompressor sees for what `encode` gives."""
+        """Returns the input of the decompressor for an output of `encode`."""
         return self.bottleneck.decode(codes)
 
     def decode(self, codes: ArrayLike) -> tf.Tensor:
-        """The expected images, uint8 [B, H, W, 3], for what `encode` gives."""
+        """Decodes an output of `encode` to expected images, uint8 `[B, H, W, 3]`."""
         return self.expected(self.latents(codes))
 
     def expected(self, latents: ArrayLike) -> tf.Tensor:
-        """The expected images, uint8, for what a bottleneck gives."""
+        """Returns the expected images, uint8 `[B, H, W, 3]`, for latents."""
         outputs, base = self._decompress(latents)
         return ops.cast(ops.round(self.likelihood.mean(outputs, base)), "uint8")
 
     def reconstruct(self, images: ArrayLike) -> tf.Tensor:
-        """What is left of images after they went through the bottleneck."""
+        """Encodes and decodes images, uint8 `[B, H, W, 3]`."""
         return self.decode(self.encode(images))
 
     def log_prob(self, images: ArrayLike, latents: ArrayLike) -> tf.Tensor:
-        """Log probability [B] of images, nats, given what the decompressor sees."""
+        """Computes the log probability of images given latents.
+
+        Args:
+            images: uint8 `[B, H, W, 3]`.
+            latents: Input of the decompressor, such as `latents(encode(images))`.
+
+        Returns:
+            float32 `[B]`, nats per image.
+        """
         outputs, base = self._decompress(latents)
         return ops.sum(self.likelihood.log_prob(outputs, images, base), axis=(1, 2))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         parts = {
             name: keras.saving.serialize_keras_object(getattr(self, name))
             for name in PARTS
@@ -158,7 +197,7 @@ class ImageAutoencoder(TaskModel):
         return {**super().get_config(), **parts, "image_size": self.image_size}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> "ImageAutoencoder":
         parts = {
             name: keras.saving.deserialize_keras_object(config[name]) for name in PARTS
         }

@@ -1,14 +1,20 @@
-"""What exported models of images offer."""
+"""Endpoints of exported image models."""
+
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 from keras import ops
 
+if TYPE_CHECKING:
+    from keras_vqem.models.image_vae import ImageVAE
+    from keras_vqem.models.image_vqvae import ImageVQVAE
 
-def of_codes(model):
-    """Endpoints of an `ImageVQVAE`: a dict from names to functions and signatures.
+# Functions and their signatures, by name.
+Endpoints = dict[str, tuple]
 
-    The first is the default.
-    """
+
+def of_codes(model: "ImageVQVAE") -> Endpoints:
+    """Returns the endpoints of an `ImageVQVAE`; see its `export`."""
 
     def decode(codes):
         codes = ops.clip(codes, 0, model.bottleneck.num_codes - 1)
@@ -20,14 +26,14 @@ def of_codes(model):
 
     found = _through(model, "codes", tf.int32, decode)
     if model.prior is not None:
-        # A row an image, as servers that put requests together want it.
+        # One seed per image, so that a server can batch requests.
         seed = tf.TensorSpec([None, 2], tf.int32, name="seed")
         found["sample"] = (sample, [seed])
     return found
 
 
-def of_latents(model):
-    """Endpoints of an `ImageVAE`, as those of `of_codes`."""
+def of_latents(model: "ImageVAE") -> Endpoints:
+    """Returns the endpoints of an `ImageVAE`; see its `export`."""
 
     def decode(latents):
         return {"images": model.decode(latents)}
@@ -36,7 +42,10 @@ def of_latents(model):
 
 
 def _through(model, name, dtype, decode):
-    """Endpoints to, from and through what `encode` gives, under its name."""
+    """Returns endpoints that encode, decode and reconstruct.
+
+    The output of `encode` and input of `decode` is called `name`.
+    """
     height, width = model.image_size
     shape = model.encode(tf.zeros((1, height, width, 3), tf.uint8)).shape[1:]
     images = tf.TensorSpec([None, height, width, 3], tf.uint8, name="images")

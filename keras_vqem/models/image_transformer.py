@@ -1,5 +1,7 @@
 """ImageTransformer: the autoregressive baseline, pixel by pixel."""
 
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -11,26 +13,31 @@ from keras_vqem.models.grid_model import GridModel
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class ImageTransformer(GridModel):
-    """Predicts the red, green and blue of each pixel in turn, 256 values each.
+    """Predicts the red, green and blue value of each pixel in turn.
+
+    Each of the three has 256 values. A prediction depends on the values before it as
+    in `GridTransformer`.
 
     Args:
-        image_height, image_width: Size of the images in pixels.
-        hidden_dim: Width of embeddings and hidden states.
+        image_height: Height of the images in pixels.
+        image_width: Width of the images in pixels.
+        hidden_dim: Size of embeddings and hidden states.
         num_layers: Number of Transformer blocks.
-        num_heads: Number of attention heads in every block.
-        intermediate_dim: Width of the feed-forward layers.
-        block_length: Number of positions in a block of the local attention.
-        dropout: Dropout rate after embeddings, attentions and feed-forward layers.
+        num_heads: Number of attention heads.
+        intermediate_dim: Size of the hidden layer of feed-forward networks.
+        block_length: Number of positions per block of the local attention.
+        dropout: Dropout rate after embeddings, attention and feed-forward layers.
         vector_dim: Size of a value's vector.
         **kwargs: Arguments of `keras.Model`.
 
     Call arguments:
-        inputs: A dict with `images`, uint8 [B, height, width, 3].
+        inputs: Dict with `images`, uint8 `[B, image_height, image_width, 3]`.
 
     Returns:
-        Logits [B, height, width, 3, 256].
+        Logits `[B, image_height, image_width, 3, 256]`.
 
-    Metrics: `bits_per_dim`, bits per dimension.
+    Metrics:
+        - `bits_per_dim`: Cross entropy in bits per dimension.
 
     Example:
 
@@ -62,7 +69,7 @@ class ImageTransformer(GridModel):
         block_length: int = 256,
         dropout: float = 0.0,
         vector_dim: int = 16,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(
             (image_height, image_width, 3),
@@ -77,9 +84,9 @@ class ImageTransformer(GridModel):
             **kwargs,
         )
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Any = None) -> None:
         super().build(input_shape)
-        # Waves over the values: those that are close start with vectors that are.
+        # Vectors start as waves over the values, so similar values have similar ones.
         values = (np.arange(self.num_symbols) + 0.5) / self.num_symbols
         waves = np.cos(np.pi * values[:, None] * np.arange(1, self.vector_dim + 1))
         self.vectors.assign(np.tile(2**0.5 * waves, (self.grid[2], 1, 1)))
@@ -91,9 +98,23 @@ class ImageTransformer(GridModel):
         temperature: float = 1.0,
         prefix: ArrayLike | None = None,
     ) -> tf.Tensor:
+        """Draws images, value by value, with cached keys and values.
+
+        Args:
+            count: Number of images.
+            seed: Two integers, or int32 `[count, 2]` with one seed per image.
+            temperature: Temperature of sampling. Values below 1 give more probable
+                images; 0 takes the most probable value at each position.
+            prefix: Integers `[count, P]`, the first P values of each image in reading
+                order, for example its upper half. None for images without given
+                values.
+
+        Returns:
+            uint8 `[count, image_height, image_width, 3]`.
+        """
         return ops.cast(super().sample(count, seed, temperature, prefix), "uint8")
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         height, width, _ = self.grid
         return {
             **super().get_config(),

@@ -1,6 +1,7 @@
 """ImageVAE: the autoencoder of images without codes, for comparison."""
 
 import os
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -13,27 +14,39 @@ from keras_vqem.models.image_autoencoder import ImageAutoencoder
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class ImageVAE(ImageAutoencoder):
-    """Compresses images to Gaussian latents: what `ImageVQVAE` is compared with.
+    """Compresses images to Gaussian latents: the baseline of `ImageVQVAE`.
+
+    A compressor turns an image into a grid of vectors, the bottleneck draws Gaussian
+    latents from them, and a decompressor turns latents into the parameters of a
+    distribution of the pixels. The loss is the negative log probability of the pixels
+    plus the weighted KL divergence of the latents from a standard normal distribution.
 
     Args:
-        compressor: Layer from images [B, H, W, 3], -1 to 1, to vectors [B, rows,
-            columns, D]: `keras_vqem.layers.ImageCompressor` or `PatchCompressor`.
+        compressor: Layer from images `[B, H, W, 3]` with values from -1 to 1 to
+            vectors `[B, rows, columns, D]`: `keras_vqem.layers.ImageCompressor` or
+            `PatchCompressor`.
         bottleneck: A `keras_vqem.layers.GaussianBottleneck`.
-        decompressor: Layer from latents to features of each pixel and a first guess of
-            the pixels: `ImageDecompressor` or `PatchDecompressor`.
-        likelihood: `keras_vqem.layers.CategoricalPixels` or `LogisticMixture`.
-        image_size: `(height, width)` of the images.
+        decompressor: Layer from latents to a tuple of features per pixel and a first
+            guess of the pixels: `ImageDecompressor` or `PatchDecompressor`.
+        likelihood: Distribution of the pixels: `keras_vqem.layers.CategoricalPixels`
+            or `LogisticMixture`.
+        image_size: Tuple `(height, width)` of the images in pixels.
         **kwargs: Arguments of `keras.Model`.
 
     Call arguments:
-        inputs: A dict with `images`, uint8 [B, H, W, 3].
+        inputs: Dict with `images`, uint8 `[B, H, W, 3]`.
 
     Returns:
-        A dict: `outputs` [B, H, W, likelihood.parameters], `base` [B, H, W, 3] (the
-        first guess, 0 to 255), and what the bottleneck returns.
+        A dict of tensors:
 
-    Metrics: `reconstruction_bits_per_dim`, bits per dimension given the latents;
-    `bottleneck_loss`, the weighted KL divergence; and the bottleneck's own.
+        - `outputs`: `[B, H, W, likelihood.parameters]`, parameters of the likelihood.
+        - `base`: `[B, H, W, 3]`, first guess of the pixels, from 0 to 255.
+        - All outputs of the bottleneck.
+
+    Metrics:
+        - `reconstruction_bits_per_dim`: Bits per dimension given the latents.
+        - `bottleneck_loss`: Weighted KL divergence.
+        - Metrics of the bottleneck.
 
     Example:
 
@@ -58,44 +71,48 @@ class ImageVAE(ImageAutoencoder):
         decompressor: keras.layers.Layer,
         likelihood: PixelLikelihood,
         image_size: tuple[int, int] = (32, 32),
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(
             compressor, bottleneck, decompressor, likelihood, image_size, **kwargs
         )
         if not isinstance(bottleneck, GaussianBottleneck):
             raise ValueError(
-                f"ImageVAE has Gaussian latents, and {type(bottleneck).__name__} has "
+                f"ImageVAE needs Gaussian latents, and {type(bottleneck).__name__} has "
                 f"none. Use a GaussianBottleneck, or an ImageVQVAE for codes."
             )
 
     def sample(
         self, count: int, seed: tuple[int, int], temperature: float = 1.0
     ) -> tf.Tensor:
-        """Draws images, uint8 [count, H, W, 3], from standard normal latents.
+        """Draws images from standard normal latents.
 
         Args:
             count: Number of images.
             seed: Two integers.
-            temperature: Standard deviation of the latents; below 1 for more probable
-                images.
+            temperature: Standard deviation of the latents. Values below 1 give more
+                probable images.
+
+        Returns:
+            uint8 `[count, H, W, 3]`.
         """
         shape = self.encode(tf.zeros((1, *self.image_size, 3), tf.uint8)).shape[1:]
         noise = tf.random.stateless_normal((count, *shape), seed)
         return self.decode(temperature * noise)
 
     def export(self, filepath: str | os.PathLike) -> None:
-        """Writes a SavedModel that TensorFlow Serving loads as it is.
+        """Writes a SavedModel that TensorFlow Serving can load.
 
-        Its signatures, with any number of images:
+        Its signatures take any number of rows:
 
-        - `reconstruct`, also `serving_default`: `images`, uint8 [B, H, W, 3], to
-          `images`;
-        - `encode`: `images` to `latents`, float32 [B, rows, columns, latent_dim];
-        - `decode`: `latents` to `images`.
+        - `reconstruct`, also `serving_default`: from `images`, uint8 `[B, H, W, 3]`,
+          to `images`.
+        - `encode`: from `images` to `latents`, float32
+          `[B, rows, columns, latent_dim]`.
+        - `decode`: from `latents` to `images`.
 
         Args:
-            filepath: The folder; TensorFlow Serving wants one named by a version,
-                such as `models/images/1`.
+            filepath: Folder to write. TensorFlow Serving expects its name to be a
+                version number, such as `models/images/1`.
         """
         self._export(filepath, image_endpoints.of_latents(self))

@@ -1,6 +1,7 @@
 """ImageVQVAE: the paper's autoencoder of images, through a grid of codes."""
 
 import os
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -23,31 +24,43 @@ from keras_vqem.models.image_autoencoder import ImageAutoencoder
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class ImageVQVAE(ImageAutoencoder):
-    """Compresses images to codes and gives a distribution of the pixels for codes.
+    """Compresses images to a grid of codes, and models the pixels given the codes.
+
+    A compressor turns an image into a grid of vectors, the bottleneck turns the
+    vectors into codes, and a decompressor turns codes into the parameters of a
+    distribution of the pixels. The loss is the negative log probability of the pixels
+    plus the loss of the bottleneck.
 
     Args:
-        compressor: Layer from images [B, H, W, 3], -1 to 1, to vectors [B, rows,
-            columns, D]: `keras_vqem.layers.ImageCompressor` or `PatchCompressor`.
-        bottleneck: A `keras_vqem.layers.DiscreteBottleneck`, such as `VQEMBottleneck`.
-            With a `GaussianBottleneck` use `ImageVAE`.
-        decompressor: Layer from what the bottleneck gives to features of each pixel
-            and a first guess of the pixels: `ImageDecompressor` or
+        compressor: Layer from images `[B, H, W, 3]` with values from -1 to 1 to
+            vectors `[B, rows, columns, D]`: `keras_vqem.layers.ImageCompressor` or
+            `PatchCompressor`.
+        bottleneck: A `keras_vqem.layers.DiscreteBottleneck`, such as
+            `VQEMBottleneck`. Use `ImageVAE` with a `GaussianBottleneck`.
+        decompressor: Layer from quantized vectors to a tuple of features per pixel and
+            a first guess of the pixels: `ImageDecompressor` or
             `PatchDecompressor`.
-        likelihood: `keras_vqem.layers.CategoricalPixels` or `LogisticMixture`.
-        image_size: `(height, width)`.
-        prior: A `GridTransformer` over the codes, for `sample`. It is trained after
-            the rest and joins it by `with_prior`, which freezes it.
+        likelihood: Distribution of the pixels: `keras_vqem.layers.CategoricalPixels`
+            or `LogisticMixture`.
+        image_size: Tuple `(height, width)` of the images in pixels.
+        prior: A `GridTransformer` over the codes, which `sample` needs, or None. It is
+            trained after the other parts; `with_prior` adds and freezes it.
         **kwargs: Arguments of `keras.Model`.
 
     Call arguments:
-        inputs: A dict with `images`, uint8 [B, H, W, 3].
+        inputs: Dict with `images`, uint8 `[B, H, W, 3]`.
 
     Returns:
-        A dict: `outputs` [B, H, W, likelihood.parameters], `base` [B, H, W, 3] (the
-        first guess, 0 to 255), and what the bottleneck returns, such as `codes`.
+        A dict of tensors:
 
-    Metrics: `reconstruction_bits_per_dim`, bits per dimension given the codes;
-    `bottleneck_loss`, what the bottleneck adds to the loss; and the bottleneck's own.
+        - `outputs`: `[B, H, W, likelihood.parameters]`, parameters of the likelihood.
+        - `base`: `[B, H, W, 3]`, first guess of the pixels, from 0 to 255.
+        - All outputs of the bottleneck, such as `codes`.
+
+    Metrics:
+        - `reconstruction_bits_per_dim`: Bits per dimension given the codes.
+        - `bottleneck_loss`: Loss added by the bottleneck.
+        - Metrics of the bottleneck.
 
     Example:
 
@@ -77,15 +90,16 @@ class ImageVQVAE(ImageAutoencoder):
         likelihood: PixelLikelihood,
         image_size: tuple[int, int] = (32, 32),
         prior: GridTransformer | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(
             compressor, bottleneck, decompressor, likelihood, image_size, **kwargs
         )
         if not isinstance(bottleneck, DiscreteBottleneck):
             raise ValueError(
-                f"ImageVQVAE has codes, and {type(bottleneck).__name__} has no codes. "
-                f"Use a discrete bottleneck such as VQEMBottleneck, or an ImageVAE."
+                f"ImageVQVAE needs codes, but {type(bottleneck).__name__} has no "
+                f"codes. Use a discrete bottleneck such as VQEMBottleneck, or an "
+                f"ImageVAE."
             )
         self.prior = prior
         if prior is not None:
@@ -95,14 +109,18 @@ class ImageVQVAE(ImageAutoencoder):
 
     @classmethod
     def paper(
-        cls, num_samples: int | None = 5, channels: int = 512, **kwargs
+        cls, num_samples: int | None = 5, channels: int = 512, **kwargs: Any
     ) -> "ImageVQVAE":
-        """The paper's CIFAR-10 model: 8 x 8 x 10 codes from one codebook of 256.
+        """Makes the paper's CIFAR-10 model: 8 x 8 x 10 codes, one codebook of 256.
 
         Args:
-            num_samples: Of soft EM; None for hard EM.
-            channels: Of the convolutions, and the size of a code's vector.
-            **kwargs: Arguments of `ImageVQVAE` other than its parts.
+            num_samples: Number of samples of soft EM. None is hard EM.
+            channels: Number of channels of the convolutions, and size of a code's
+                vector.
+            **kwargs: Arguments of `ImageVQVAE` except its four layers.
+
+        Returns:
+            An `ImageVQVAE`, not trained.
         """
         return cls(
             ImageCompressor(10 * channels, channels),
@@ -113,10 +131,17 @@ class ImageVQVAE(ImageAutoencoder):
         )
 
     def with_prior(self, prior: GridTransformer) -> "ImageVQVAE":
-        """The same model, its layers and weights shared, with a prior over its codes.
+        """Returns a model with the same layers and weights, and a prior over codes.
 
         Args:
-            prior: A trained `GridTransformer`. It is frozen: `trainable` becomes False.
+            prior: A trained `GridTransformer` over the codes of this model. It is
+                frozen: its `trainable` is set to False.
+
+        Returns:
+            An `ImageVQVAE` that shares all layers with this one.
+
+        Raises:
+            ValueError: If the grid of the prior is not that of the codes.
         """
         if not self.built:
             self.build()
@@ -125,10 +150,10 @@ class ImageVQVAE(ImageAutoencoder):
         wanted = (*shape[1:], self.bottleneck.num_codes)
         if wanted != (rows, columns, slots, prior.num_symbols):
             raise ValueError(
-                f"The prior is one of {rows} x {columns} x {slots} symbols out of "
-                f"{prior.num_symbols}, and this model's images have "
-                f"{' x '.join(map(str, wanted[:-1]))} codes out of {wanted[-1]}. Train "
-                f"a prior on the codes of this model."
+                f"The prior has {rows} x {columns} x {slots} symbols out of "
+                f"{prior.num_symbols}, but an image has "
+                f"{' x '.join(map(str, wanted[:-1]))} codes out of {wanted[-1]} in "
+                f"this model. Train a prior on the codes of this model."
             )
         parts = (self.compressor, self.bottleneck, self.decompressor, self.likelihood)
         model = ImageVQVAE(
@@ -141,15 +166,19 @@ class ImageVQVAE(ImageAutoencoder):
     # Use.
 
     def encode(self, images: ArrayLike) -> tf.Tensor:
-        """Codes [B, rows, columns, slots] of images, uint8 [B, H, W, 3].
+        """Encodes images to codes.
 
-        A bottleneck without groups has one slot.
+        Args:
+            images: uint8 `[B, H, W, 3]`.
+
+        Returns:
+            int32 `[B, rows, columns, slots]`, one slot per group of the bottleneck.
         """
         codes = super().encode(images)
         return codes if self._slots else codes[..., None]
 
     def latents(self, codes: ArrayLike) -> tf.Tensor:
-        """What the decompressor sees for codes: vectors [B, rows, columns, D]."""
+        """Returns vectors `[B, rows, columns, D]` for codes, as `encode` gives them."""
         return super().latents(codes if self._slots else codes[..., 0])
 
     @property
@@ -159,12 +188,19 @@ class ImageVQVAE(ImageAutoencoder):
     def sample(
         self, count: int, seed: ArrayLike, temperature: float = 1.0
     ) -> tf.Tensor:
-        """Draws images, uint8 [count, H, W, 3]: codes from the prior, decoded.
+        """Draws codes from the prior and decodes them to images.
 
         Args:
-            count: How many.
-            seed: Two integers, or two for each image, int32 [count, 2].
-            temperature: Below 1 for more probable codes.
+            count: Number of images.
+            seed: Two integers, or int32 `[count, 2]` with one seed per image.
+            temperature: Temperature of sampling. Values below 1 give more probable
+                codes.
+
+        Returns:
+            uint8 `[count, H, W, 3]`.
+
+        Raises:
+            ValueError: If the model has no prior.
         """
         if self.prior is None:
             raise ValueError(
@@ -174,33 +210,32 @@ class ImageVQVAE(ImageAutoencoder):
         return self.decode(self.prior.sample(count, seed, temperature))
 
     def export(self, filepath: str | os.PathLike) -> None:
-        """Writes a SavedModel that TensorFlow Serving loads as it is.
+        """Writes a SavedModel that TensorFlow Serving can load.
 
-        Its signatures, with any number of images:
+        Its signatures take any number of rows, and no row depends on the others:
 
-        - `reconstruct`, also `serving_default`: `images`, uint8 [B, H, W, 3], to
-          `images`;
-        - `encode`: `images` to `codes`, int32 [B, rows, columns, groups];
-        - `decode`: `codes` to `images`;
-        - with a prior `sample`: `seed`, int32 [B, 2], to B `images` and their `codes`.
-
-        A code that is none is read as the nearest one that is. No row depends on the
-        others.
+        - `reconstruct`, also `serving_default`: from `images`, uint8 `[B, H, W, 3]`,
+          to `images`.
+        - `encode`: from `images` to `codes`, int32 `[B, rows, columns, slots]`.
+        - `decode`: from `codes` to `images`. Codes are clipped to the codebook, from 0
+          to `num_codes - 1`.
+        - `sample`, of a model with a prior: from `seed`, int32 `[B, 2]`, to `images`
+          and their `codes`.
 
         Args:
-            filepath: The folder; TensorFlow Serving wants one named by a version,
-                such as `models/images/1`.
+            filepath: Folder to write. TensorFlow Serving expects its name to be a
+                version number, such as `models/images/1`.
         """
         self._export(filepath, image_endpoints.of_codes(self))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         prior = self.prior
         if prior is not None:
             prior = keras.saving.serialize_keras_object(prior)
         return {**super().get_config(), "prior": prior}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> "ImageVQVAE":
         prior = config.get("prior")
         if prior is not None:
             prior = keras.saving.deserialize_keras_object(prior)

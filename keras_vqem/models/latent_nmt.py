@@ -16,55 +16,74 @@ from keras_vqem.layers import (
     TransformerDecoder,
 )
 from keras_vqem.layers.position_signal import position_signal
+from keras_vqem.models import code_sequences, latent_search
 from keras_vqem.models import translation_endpoints as endpoints
 from keras_vqem.models.latent_predictor import LatentPredictor
-from keras_vqem.models.translator import (
-    Translator,
-    mean_log_prob,
-    with_generation_config,
-)
+from keras_vqem.models.transformer import Transformer
+from keras_vqem.models.translator import Translator, with_generation_config
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class LatentNMT(Translator):
     """Translates by predicting a few codes, then writing all words at once.
 
-    In training a compressor makes the target 2 ** `num_compress_steps` times shorter
-    and the bottleneck turns each of its vectors into a code. From the codes and the
-    source a decompressor and a decoder that sees all positions rebuild the target,
-    every word at once. A latent predictor learns to name the codes from the source. To
-    translate, the predictor finds codes one by one and ends when it predicts the end;
-    the decoder then writes the words in one pass, up to the first end of sentence.
+    During training, a compressor makes the target `2 ** num_compress_steps` times
+    shorter, and the bottleneck turns each of the resulting vectors into a code. A
+    decompressor and a decoder that sees all positions rebuild all words of the target
+    at once from the codes and the source. A latent predictor learns to predict the
+    codes from the source.
+
+    To translate, the predictor writes codes one by one until it predicts the end. The
+    decoder then writes all words in one pass, up to the first end of sentence.
 
     Args:
-        tokenizer: A `keras_vqem.text.SentencePieceTokenizer`, or what has its
-            `vocabulary_size`, `encode` and `decode`.
-        bottleneck: Any bottleneck of `keras_vqem.layers` that has codes.
-        num_compress_steps: n_c, the number of times the target is halved: one code
-            stands for 2 ** n_c tokens.
-        attend_source: Whether the compressor attends to the source too.
-        hidden_dim: Of embeddings and hidden states, and so of the codes' vectors.
-        num_encoder_layers, num_decoder_layers, num_predictor_layers: The three depths.
-        num_heads: Of each attention.
-        intermediate_dim: Of the feed-forward layers.
-        dropout: After embeddings, attentions, convolutions and feed-forward layers.
-        bypass_steps: Over that many first steps a falling share of the sentences
-            reach the decoder as they leave the compressor, without passing the
-            bottleneck. The decoder so learns to listen before codes mean much; without
-            this it learns to do without them, and they die.
-        predicted_share: After that, this share of the sentences reach the decoder as
-            the codes that the predictor names (given the true codes before each), so
-            that the decoder learns to live with the predictor's mistakes.
-        **kwargs: `generation_config`, `low_score`, and arguments of `keras.Model`.
+        tokenizer: A `keras_vqem.text.SentencePieceTokenizer`, or an object with the
+            same `vocabulary_size`, `encode` and `decode`.
+        bottleneck: A `keras_vqem.layers.DiscreteBottleneck`, such as
+            `VQEMBottleneck`.
+        num_compress_steps: Number of times the target is halved, n_c in the paper. One
+            code stands for `2 ** num_compress_steps` tokens.
+        attend_source: Whether the compressor also attends to the source.
+        hidden_dim: Size of embeddings and hidden states, and of the vectors in the
+            codebook.
+        num_encoder_layers: Number of Transformer blocks of the source encoder.
+        num_decoder_layers: Number of Transformer blocks of the decoder.
+        num_predictor_layers: Number of Transformer blocks of the latent predictor.
+        num_heads: Number of attention heads.
+        intermediate_dim: Size of the hidden layer of feed-forward networks.
+        dropout: Dropout rate after embeddings, attention, convolutions and
+            feed-forward layers.
+        bypass_steps: Number of training steps in which some sentences bypass the
+            bottleneck: the decoder gets the compressor's vectors. The share of such
+            sentences falls linearly from 1 to 0. The decoder thus learns to use its
+            input before codes mean much; without the bypass it learns to ignore the
+            codes, and they die.
+        predicted_share: Share of sentences, once `bypass_steps` are over, whose decoder
+            input is made of predicted codes instead of the true ones. Each code is
+            predicted from the true codes before it. The decoder thus learns to cope
+            with the predictor's mistakes.
+        **kwargs: `generation_config` and `low_score` of
+            `keras_vqem.models.translator.Translator`, and arguments of `keras.Model`.
 
     Call arguments:
-        inputs: A dict of int32 ids padded with 0: `source_ids` [B, S] and `target_ids`
-            [B, T], each sentence ended by id 1.
+        inputs: Dict of int32 ids, padded with 0, with id 1 at the end of each
+            sentence: `source_ids` `[B, S]` and `target_ids` `[B, T]`.
 
     Returns:
-        A dict: `logits` [B, T, vocabulary_size] of the words, `code_logits` [B, N + 1,
-        num_codes + 1] of the predictor, and of the target's codes in a row `codes`
-        [B, N], `samples` [B, N, m] and `code_mask` [B, N].
+        A dict of tensors, where `N` is the number of codes per sentence:
+
+        - `logits`: `[B, T, vocabulary_size]`, of the words.
+        - `code_logits`: `[B, N + 1, num_codes + 1]`, of the latent predictor.
+        - `codes`: int32 `[B, N]`, codes of the target, groups in a row.
+        - `samples`: int32 `[B, N, m]`, sampled codes of the target.
+        - `code_mask`: booleans `[B, N]`, False for padding.
+
+    Metrics:
+        - `token_nll`: Cross entropy of the words, in nats per token, without label
+          smoothing.
+        - `code_nll`: Cross entropy of the codes, in nats per code.
+        - `bottleneck_loss`: Loss added by the bottleneck.
+        - Metrics of the bottleneck.
 
     Example:
 
@@ -105,7 +124,7 @@ class LatentNMT(Translator):
         dropout: float = 0.1,
         bypass_steps: int = 1000,
         predicted_share: float = 0.0,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(
             tokenizer,
@@ -118,7 +137,7 @@ class LatentNMT(Translator):
         )
         if not isinstance(bottleneck, DiscreteBottleneck):
             raise ValueError(
-                f"LatentNMT predicts codes, and {type(bottleneck).__name__} has none. "
+                f"LatentNMT needs codes, and {type(bottleneck).__name__} has none. "
                 f"Use a discrete bottleneck such as keras_vqem.layers.VQEMBottleneck."
             )
         self.bottleneck = bottleneck
@@ -162,7 +181,7 @@ class LatentNMT(Translator):
         self.code_nll = keras.metrics.Mean(name="code_nll")
         self.bottleneck_loss = keras.metrics.Mean(name="bottleneck_loss")
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Any = None) -> None:
         super().build(input_shape)
         shape = (None, None, self.hidden_dim)
         for layer in (
@@ -184,10 +203,10 @@ class LatentNMT(Translator):
         )
         self.built = True
 
-    # The two ways through the codes.
+    # To the codes and back.
 
     def _compress(self, target_ids, memory, memory_mask, training=None):
-        """Vectors [B, N, D] of the target, and which of them are there [B, N]."""
+        """Vectors [B, positions, D] of the target, and their mask [B, positions]."""
         block = 2**self.num_compress_steps
         target_ids = ops.pad(
             target_ids, [[0, 0], [0, -ops.shape(target_ids)[1] % block]]
@@ -204,7 +223,7 @@ class LatentNMT(Translator):
         return x, mask[:, ::block]
 
     def _write(self, latents, code_mask, memory, memory_mask, training=None):
-        """Logits [B, N * 2 ** num_compress_steps, V] of the words."""
+        """Logits [B, positions * 2 ** num_compress_steps, V] of the words."""
         x = self.decompressor(latents, mask=code_mask, training=training)
         x = x + position_signal(ops.shape(x)[1], self.hidden_dim, dtype=x.dtype)
         mask = ops.repeat(code_mask, 2**self.num_compress_steps, axis=1)
@@ -213,32 +232,25 @@ class LatentNMT(Translator):
         )
         return self.embedding(x, reverse=True)
 
-    def _flat(self, codes, tail=0):
-        """Codes of several groups in a row; `tail` axes after them stay."""
-        lead = codes.shape.rank - tail
-        if lead == 2:
-            return codes
-        shape = ops.shape(codes)
-        return ops.reshape(codes, (shape[0], -1, *shape[lead:]))
-
-    def _unflat(self, codes):
-        """Codes in a row as the bottleneck has them."""
-        if not self.bottleneck.groups.code_shape:
-            return codes
-        return ops.reshape(codes, (ops.shape(codes)[0], -1, self._groups))
+    def _latents(self, codes):
+        """Vectors [B, positions, D] for codes [B, N]."""
+        codes = code_sequences.unflatten_groups(codes, self.bottleneck)
+        return self.bottleneck.decode(codes)
 
     @property
-    def _groups(self):
+    def _num_groups(self):
         return self.bottleneck.groups.num_groups
 
     # Training.
 
-    def call(self, inputs, training=None):
+    def call(
+        self, inputs: dict[str, tf.Tensor], training: bool | None = None
+    ) -> dict[str, tf.Tensor]:
         target_ids = inputs["target_ids"]
         memory, memory_mask = self.encode_source(inputs["source_ids"], training)
         vectors, mask = self._compress(target_ids, memory, memory_mask, training)
         found = self.bottleneck(vectors, mask=mask, training=training)
-        codes = self._flat(found["codes"])
+        codes = code_sequences.flatten_groups(found["codes"])
         code_logits = self.predictor(
             codes, memory, memory_mask=memory_mask, training=training
         )
@@ -250,12 +262,12 @@ class LatentNMT(Translator):
             "logits": logits[:, : ops.shape(target_ids)[1]],
             "code_logits": code_logits,
             "codes": codes,
-            "samples": self._flat(found["samples"], tail=1),
-            "code_mask": ops.repeat(mask, self._groups, axis=1),
+            "samples": code_sequences.flatten_groups(found["samples"], tail=1),
+            "code_mask": ops.repeat(mask, self._num_groups, axis=1),
         }
 
     def _mix(self, vectors, quantized, code_logits):
-        """What the decoder sees in training: a choice for each sentence."""
+        """Chooses for each sentence what the decoder sees during training."""
         step = ops.cast(self.steps, "float32")
         self.steps.assign(self.steps + 1)
         draws = keras.random.uniform(
@@ -268,7 +280,7 @@ class LatentNMT(Translator):
                 axis=-1,
                 output_type=tf.int32,
             )
-            predicted = self.bottleneck.decode(self._unflat(best))
+            predicted = self._latents(best)
             share = ops.where(step < self.bypass_steps, 0.0, self.predicted_share)
             latents = ops.where(draws[0] < share, ops.stop_gradient(predicted), latents)
         if self.bypass_steps:
@@ -277,139 +289,131 @@ class LatentNMT(Translator):
 
     def _loss_terms(self, inputs, outputs):
         yield self._token_loss(outputs["logits"], inputs["target_ids"])
-        yield self._code_loss(outputs)
-
-    def _code_loss(self, outputs):
-        """Cross entropy with the soft labels: the mean over the samples."""
-        logits = ops.cast(outputs["code_logits"], "float32")
-        samples, mask = outputs["samples"], outputs["code_mask"]
-        end = ops.full_like(samples[:, :1], self.predictor.end_code)
-        labels = ops.concatenate([samples, end], axis=1)
-        number = ops.sum(ops.cast(mask, "int32"), axis=1)[:, None]
-        place = ops.arange(ops.shape(labels)[1])[None]
-        labels = ops.where(
-            (place == number)[..., None], self.predictor.end_code, labels
+        loss, weights = code_sequences.soft_cross_entropy(
+            outputs["code_logits"],
+            outputs["samples"],
+            outputs["code_mask"],
+            self.predictor.end_code,
         )
-        picked = ops.mean(ops.take_along_axis(logits, labels, axis=-1), axis=-1)
-        loss = ops.logsumexp(logits, axis=-1) - picked
-        weights = ops.cast((place <= number) & (number > 0), "float32")
-        return self.code_nll, {"loss": loss, "metric": loss}, weights
+        yield self.code_nll, {"loss": loss, "metric": loss}, weights
 
-    def task_loss(self, inputs: dict, outputs: dict | tf.Tensor) -> tf.Tensor:
+    def task_loss(
+        self, inputs: dict[str, tf.Tensor], outputs: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         self.bottleneck_loss.update_state(sum(self.losses))
         return super().task_loss(inputs, outputs)
 
     # Translation.
 
     def encode_ids(self, source_ids: ArrayLike, target_ids: ArrayLike) -> tf.Tensor:
-        """Codes [B, N] of target sentences; `num_codes` marks what is not there."""
+        """Encodes target sentences to codes.
+
+        Args:
+            source_ids: int32 `[B, S]`, source sentences, padded with 0.
+            target_ids: int32 `[B, T]`, their translations, padded with 0.
+
+        Returns:
+            int32 `[B, N]`, codes, followed by `num_codes` from a sentence's end on.
+        """
         memory, memory_mask = self.encode_source(source_ids)
         vectors, mask = self._compress(target_ids, memory, memory_mask)
-        codes = self._flat(self.bottleneck.encode(vectors))
-        mask = ops.repeat(mask, self._groups, axis=1)
+        codes = code_sequences.flatten_groups(self.bottleneck.encode(vectors))
+        mask = ops.repeat(mask, self._num_groups, axis=1)
         return ops.where(mask, codes, self.predictor.end_code)
 
-    def decode_ids(self, source_ids, codes, drop_repeats=False):
-        """Words [B, L] for a source and codes [B, N], as `encode_ids` gives them."""
-        memory, memory_mask = self.encode_source(source_ids)
-        ids = self._decode(codes, memory, memory_mask)[0]
-        return _without_repeats(ids) if drop_repeats else ids
+    def decode_ids(
+        self, source_ids: ArrayLike, codes: ArrayLike, drop_repeats: bool = False
+    ) -> tf.Tensor:
+        """Writes the words for source sentences and codes.
 
-    def _decode(self, codes, memory, memory_mask):
-        """The most probable words [B, L] for codes, and the logits they come from."""
-        groups = self._groups
-        if groups > 1:  # at least one position, even if all end before it is full
-            codes = ops.pad(
-                codes,
-                [[0, 0], [0, groups - 1]],
-                constant_values=self.predictor.end_code,
-            )
-        # Up to the last code that any row has: the end itself is not written out.
-        there = codes < self.predictor.end_code
-        longest = ops.max(ops.sum(ops.cast(there, "int32"), axis=1), initial=0)
-        longest = ops.maximum(longest // groups, 1) * groups
-        codes, there = codes[:, :longest], there[:, :longest]
-        latents = self.bottleneck.decode(self._unflat(ops.where(there, codes, 0)))
-        # Of several groups, those of one position are there together.
-        there = there[:, groups - 1 :: groups]
-        logits = self._write(latents, there, memory, memory_mask)
+        Args:
+            source_ids: int32 `[B, S]`, source sentences, padded with 0.
+            codes: int32 `[B, N]`, codes as `encode_ids` returns them.
+            drop_repeats: Whether to leave out an id that equals the one before it.
+
+        Returns:
+            int32 `[B, L]`, ids of the translations, padded with 0.
+        """
+        memory, memory_mask = self.encode_source(source_ids)
+        ids = self.write_words(codes, memory, memory_mask)[0]
+        return latent_search.without_repeats(ids) if drop_repeats else ids
+
+    def write_words(
+        self, codes: tf.Tensor, memory: tf.Tensor, memory_mask: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns ids `[B, L]` for codes `[B, N]` and a memory, and their logits."""
+        codes, there = code_sequences.whole_positions(
+            codes, self._num_groups, self.predictor.end_code
+        )
+        logits = self._write(self._latents(codes), there, memory, memory_mask)
         ids = tf.argmax(logits, axis=-1, output_type=tf.int32)
-        # The sentence ends with its first end, or where its codes do.
+        # A sentence ends at its first end symbol, or where its codes end.
         ended = ops.cumsum(ops.cast(ids == EOS_ID, "int32"), axis=-1)
         first = (ended == 0) | ((ended == 1) & (ids == EOS_ID))
         first = first & ops.repeat(there, 2**self.num_compress_steps, axis=1)
         return ops.where(first, ids, PAD_ID), logits
 
     def max_codes_for(self, source_tokens: int | tf.Tensor) -> int | tf.Tensor:
-        """As many as a translation of twice the length and 10 tokens more needs."""
-        return -(-(2 * source_tokens + 10) // 2**self.num_compress_steps) * self._groups
+        """Returns the number of codes for `2 * source_tokens + 10` target tokens."""
+        positions = -(-(2 * source_tokens + 10) // 2**self.num_compress_steps)
+        return positions * self._num_groups
 
     @with_generation_config
     def generate(
         self,
-        source_ids,
-        num_beams=1,
-        length_penalty=0.6,
-        min_codes=0,
-        max_codes=None,
-        drop_repeats=False,
-        rescorer=None,
-    ):
+        source_ids: ArrayLike,
+        num_beams: int = 1,
+        length_penalty: float = 0.6,
+        min_codes: int = 0,
+        max_codes: int | tf.Tensor | None = None,
+        drop_repeats: bool = False,
+        rescorer: Transformer | None = None,
+    ) -> dict[str, tf.Tensor]:
         """Translates ids: codes one by one, then all words at once.
 
-        The options, by keyword, default to those of `generation_config`, then to these.
+        Pass options by keyword. An option that is not passed is taken from
+        `generation_config`, and else has the default given here.
 
         Args:
-            source_ids: int32 [B, S].
-            num_beams: 1 to choose codes greedily. With more, a beam search finds that
-                many sequences of codes, the words of all are written at once, and the
-                translation with the most probable words (their mean log probability)
-                wins: the decoder tells whether codes make sense together.
-            length_penalty: As in `keras_vqem.decoding.beam_search`, over codes.
-            min_codes, max_codes: Numbers of codes, the end not counted. By default at
-                most enough for twice the length of the source and 10 tokens more.
-            drop_repeats: Whether an id that follows itself is left out. Words written
-                at once are sometimes written twice; but so is, rightly, the 1 of 11,
-                where a vocabulary spells numbers.
-            rescorer: A trained `Transformer` with the same tokenizer, the teacher for
-                example. Instead of the decoder it chooses among the translations of
-                the beams, all of which it reads at once.
+            source_ids: int32 `[B, S]`, source sentences, padded with 0.
+            num_beams: Number of code sequences per sentence. With 1, codes are chosen
+                greedily. With more, a beam search finds the sequences, the decoder
+                writes the words of all of them at once, and the translation with the
+                highest mean log probability of its words wins: the decoder tells
+                which codes make sense together.
+            length_penalty: Exponent of the length in the beam search over codes, as in
+                `keras_vqem.decoding.beam_search`.
+            min_codes: Minimum number of codes, the end not counted.
+            max_codes: Maximum number of codes, the end not counted: an integer, or a
+                tensor `[B]` with one limit per row. None allows a translation of
+                twice the length of the source plus 10 tokens.
+            drop_repeats: Whether to leave out an id that equals the one before it. A
+                decoder that writes all words at once sometimes writes a word twice;
+                but with a vocabulary that spells numbers, the 1 of 11 repeats
+                rightly.
+            rescorer: A trained `Transformer` with the same tokenizer, for example the
+                teacher. It chooses among the translations of the beams instead of the
+                decoder, and scores all of them in one pass.
 
         Returns:
-            A dict: `target_ids` int32 [B, L], each row ended by id 1 (unless cut), then
-            padded with 0; `scores` [B], the mean log probability of the words (by the
-            rescorer, if there is one); and `codes` [B, N], `num_codes` where there are
-            no more.
+            A dict of tensors:
+
+            - `target_ids`: int32 `[B, L]`, with id 1 at the end of each row, unless
+              it was cut, then padded with 0.
+            - `scores`: `[B]`, mean log probability of the words, under the rescorer
+              if there is one.
+            - `codes`: int32 `[B, N]`, followed by `num_codes` from the end on.
         """
-        memory, mask = self.encode_source(source_ids)
-        if max_codes is None:
-            max_codes = self.max_codes_for(ops.sum(ops.cast(mask, "int32"), axis=1))
-        codes = self.predictor.search(
-            memory,
-            mask,
-            max_length=max_codes + 1,
+        return latent_search.search(
+            self,
+            source_ids,
+            num_beams,
+            drop_repeats,
+            rescorer,
+            max_length=None if max_codes is None else max_codes + 1,
             min_length=min_codes,
-            num_beams=num_beams,
             length_penalty=length_penalty,
-            all_beams=num_beams > 1,
         )
-        rows, length = ops.shape(source_ids)[0], ops.shape(codes)[-1]
-        if num_beams > 1:
-            memory, mask = (ops.repeat(x, num_beams, axis=0) for x in (memory, mask))
-        flat = ops.reshape(codes, (rows * num_beams, length))
-        ids, logits = self._decode(flat, memory, mask)
-        # A sequence of no codes has no words, and is the last choice.
-        scores = mean_log_prob(logits, ids)
-        if drop_repeats:
-            ids = _without_repeats(ids)
-        if rescorer is not None:
-            scores = self._rescored(rescorer, source_ids, ids, num_beams)
-        found = {"target_ids": ids, "scores": scores, "codes": flat}
-        if num_beams == 1:
-            return found
-        best = tf.argmax(ops.reshape(scores, (rows, num_beams)), axis=1)
-        best = best + num_beams * tf.range(rows, dtype=best.dtype)
-        return {name: tf.gather(value, best) for name, value in found.items()}
 
     def _endpoints(self, max_tokens, options):
         return {
@@ -417,7 +421,7 @@ class LatentNMT(Translator):
             **endpoints.of_codes(self, max_tokens, options),
         }
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "bottleneck": keras.saving.serialize_keras_object(self.bottleneck),
@@ -430,14 +434,6 @@ class LatentNMT(Translator):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> "LatentNMT":
         bottleneck = keras.saving.deserialize_keras_object(config["bottleneck"])
         return super().from_config({**config, "bottleneck": bottleneck})
-
-
-def _without_repeats(ids):
-    """Ids [B, L] without those that follow themselves, padding moved to the end."""
-    before = ops.pad(ids, [[0, 0], [1, 0]])[:, :-1]
-    gone = (ids == before) | (ids == PAD_ID)
-    order = tf.argsort(tf.cast(gone, tf.int32), axis=1, stable=True)
-    return tf.gather(ops.where(gone, PAD_ID, ids), order, batch_dims=1)

@@ -1,5 +1,7 @@
 """LatentPredictor: the autoregressive prior over codes."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 from keras import ops
@@ -12,29 +14,29 @@ from keras_vqem.models import stepwise
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class LatentPredictor(keras.Model):
-    """Predicts a sequence of codes one by one, given a memory such as a source.
+    """Predicts a sequence of codes one by one from a memory, such as a source.
 
-    The last symbol that it predicts is the end, with the number `num_codes`. Codes
-    are few and short-lived beside the words that they stand for, so a shallow
-    predictor does: it is the only part of a latent translator that runs step by step.
+    The number `num_codes` marks the end of a sequence. There are far fewer codes than
+    words, so a shallow predictor is enough. It is the only part of a latent translator
+    that runs step by step.
 
     Args:
-        num_codes: K, the size of the codebook.
-        hidden_dim: Of embeddings and hidden states; that of the memory too.
-        num_layers: How many Transformer blocks.
-        num_heads: Of each attention.
-        intermediate_dim: Of the feed-forward layers.
-        dropout: After embeddings, attentions and feed-forward layers.
+        num_codes: Size of the codebook.
+        hidden_dim: Size of embeddings and hidden states, and of the memory.
+        num_layers: Number of Transformer blocks.
+        num_heads: Number of attention heads.
+        intermediate_dim: Size of the hidden layer of feed-forward networks.
+        dropout: Dropout rate after embeddings, attention and feed-forward layers.
         **kwargs: Arguments of `keras.Model`.
 
     Call arguments:
-        codes: int32 [B, N]; what stands after a sequence's end does not matter.
-        memory: [B, S, D].
-        memory_mask: Booleans [B, S], False for padding.
+        codes: int32 `[B, N]`. Values after the end of a sequence do not matter.
+        memory: Floats `[B, S, hidden_dim]` to attend to.
+        memory_mask: Booleans `[B, S]`, False for padding. None means no padding.
 
     Returns:
-        Logits [B, N + 1, num_codes + 1]: at each position those of the code, or the
-        end, given the codes before it.
+        Logits `[B, N + 1, num_codes + 1]` of the next code, or of the end, given the
+        codes before it.
 
     Example:
 
@@ -56,7 +58,7 @@ class LatentPredictor(keras.Model):
         num_heads: int = 8,
         intermediate_dim: int = 2048,
         dropout: float = 0.1,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.num_codes = num_codes
@@ -66,7 +68,7 @@ class LatentPredictor(keras.Model):
         self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim
         self.dropout = dropout
-        # The end, which no position has before it, also starts the sequence off.
+        # No position follows the end, so the same code can start the sequence.
         self.end_code = num_codes
         policy = self.dtype_policy
         self.embedding = TiedEmbedding(
@@ -82,12 +84,18 @@ class LatentPredictor(keras.Model):
             dtype=policy,
         )
 
-    def build(self, codes_shape=None):
+    def build(self, codes_shape: Any = None) -> None:
         self.embedding.build()
         self.decoder.build((None, None, self.hidden_dim))
         self.built = True
 
-    def call(self, codes, memory, memory_mask=None, training=None):
+    def call(
+        self,
+        codes: tf.Tensor,
+        memory: tf.Tensor,
+        memory_mask: tf.Tensor | None = None,
+        training: bool | None = None,
+    ) -> tf.Tensor:
         before = ops.pad(codes, [[0, 0], [1, 0]], constant_values=self.end_code)
         x = self.embedding(before)
         x = x + position_signal(ops.shape(before)[1], self.hidden_dim, dtype=x.dtype)
@@ -111,19 +119,23 @@ class LatentPredictor(keras.Model):
         """Finds codes for a memory: greedily, by beam search, or by sampling.
 
         Args:
-            memory: [B, S, D].
-            memory_mask: Booleans [B, S].
-            max_length, min_length: Numbers of codes, the end included; the former may
-                have a value a row.
-            num_beams: 1 for greedy search.
-            length_penalty: As in `keras_vqem.decoding.beam_search`.
-            temperature: A number to sample with; None for the most probable codes.
-            seed: int32 [2], or [B, 2], for sampling.
-            all_beams: Whether to return all sequences of a beam search, [B, beams, L],
-                best first.
+            memory: Floats `[B, S, hidden_dim]` to attend to.
+            memory_mask: Booleans `[B, S]`, False for padding. None means no padding.
+            max_length: Maximum number of codes, the end included: an integer, or a
+                tensor `[B]` with one limit per row.
+            min_length: Number of codes that must come before the end.
+            num_beams: Number of hypotheses per row. 1 is greedy search.
+            length_penalty: Exponent of the length in the score of a hypothesis, as in
+                `keras_vqem.decoding.beam_search`.
+            temperature: Temperature of sampling. None searches for the most probable
+                codes instead.
+            seed: Seed of sampling: int32 `[2]`, or `[B, 2]` with one seed per row.
+            all_beams: Whether to return all hypotheses of a beam search instead of the
+                best.
 
         Returns:
-            int32 [B, L]: codes, then from a sequence's end on `num_codes`.
+            int32 `[B, L]`, codes, followed by `num_codes` from the end on. With
+            `all_beams`, `[B, num_beams, L]`, best first.
         """
         return stepwise.write(
             self.embedding,
@@ -142,7 +154,7 @@ class LatentPredictor(keras.Model):
             all_beams=all_beams,
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_codes": self.num_codes,

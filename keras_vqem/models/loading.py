@@ -1,5 +1,6 @@
-"""Trained models from their run folders, their files or their presets."""
+"""Loading of trained models from run folders, `.keras` files and presets."""
 
+import os
 import pathlib
 
 import keras
@@ -8,20 +9,22 @@ from keras_vqem import models
 from keras_vqem.models import preset
 
 
-def model_file(path):
-    """The file that stands for a model: it is another file if the model is another.
+def model_file(path: str | os.PathLike) -> pathlib.Path:
+    """Finds the file that identifies a model.
+
+    Two models with the same content of this file are the same model.
 
     Args:
-        path: The folder of a finished run, a `.keras` file, a preset's folder, or the
-            name of a preset that comes with the package.
+        path: Folder of a finished run, a `.keras` file, folder of a preset, or name of
+            a preset that comes with the package.
 
     Returns:
-        The `.keras` file, or the preset's `config.json`, which holds the hashes of the
-        others.
+        The `.keras` file, or the preset's `config.json`, which has the hashes of its
+        other files.
 
     Raises:
         FileNotFoundError: If there is no such model.
-        ValueError: If it is some other file.
+        ValueError: If `path` is a file of another kind.
     """
     path = pathlib.Path(path)
     if path.is_file() and path.name == preset.CONFIG:
@@ -40,28 +43,32 @@ def model_file(path):
         try:
             return preset.preset_folder(path) / preset.CONFIG
         except FileNotFoundError:
-            pass  # The message below is the wider one.
-    hint = "Its training has not ended, or it is no run. " if path.is_dir() else ""
+            pass  # The message below also names the other kinds of models.
+    hint = ""
+    if path.is_dir():
+        hint = "The folder is not a run, or its training has not ended. "
     raise FileNotFoundError(
         f"There is no model {path}. {hint}Pass the folder of a finished run, a file "
-        f"that ends in .keras, or a preset: its folder, or one of "
-        f"{', '.join(preset.shipped()) or 'those that come with the package (none)'}."
+        f"that ends in .keras, the folder of a preset, or the name of a preset that "
+        f"comes with the package ({', '.join(preset.shipped()) or 'none'})."
     )
 
 
-def load_model(path, *classes):
+def load_model(path: str | os.PathLike, *classes: type) -> keras.Model:
     """Loads a trained model.
 
     Args:
-        path: As in `model_file`.
-        *classes: What it may be an instance of; anything, if none is given.
+        path: Folder of a finished run, a `.keras` file, folder of a preset, or name of
+            a preset that comes with the package.
+        *classes: Classes that the model may have. Without any, every class is
+            accepted.
 
     Returns:
         The model, not compiled.
 
     Raises:
         FileNotFoundError: If there is no such model.
-        ValueError: If the file cannot be read, or holds something else.
+        ValueError: If the file cannot be read, or the model has another class.
     """
     file = model_file(path)
     if file.name == preset.CONFIG:
@@ -77,35 +84,47 @@ def load_model(path, *classes):
     if classes and not isinstance(model, classes):
         names = " or ".join(cls.__name__ for cls in classes)
         raise ValueError(
-            f"{file} holds a {type(model).__name__}, and a {names} is needed here."
+            f"{file} holds a {type(model).__name__}, but a {names} is needed here."
         )
     return model
 
 
-def load_with_prior(path, prior=None, *classes):
-    """Loads a trained model, and the prior over its codes where there is one.
+def load_with_prior(
+    path: str | os.PathLike, prior: str | os.PathLike | None = None, *classes: type
+) -> keras.Model:
+    """Loads a trained model, and the prior over its codes if one is given.
 
     Args:
-        path: As in `model_file`.
-        prior: The same for a `GridTransformer` over the model's codes, or None for
-            the prior that the model has, if any.
-        *classes: What the model may be an instance of; anything, if none is given.
+        path: Trained model, as in `load_model`.
+        prior: Trained `GridTransformer` over the model's codes, as in `load_model`.
+            None keeps the prior that the model has, if any.
+        *classes: Classes that the model may have. Without any, every class is
+            accepted.
+
+    Returns:
+        The model, not compiled.
     """
     model = load_model(path, *classes)
     if prior is None:
         return model
     if not isinstance(model, models.ImageVQVAE):
         raise ValueError(
-            f"{path} is of class {type(model).__name__}, which takes no prior: leave "
-            f"it out."
+            f"{path} holds a {type(model).__name__}, which takes no prior. Leave the "
+            f"prior out."
         )
     return model.with_prior(load_model(prior, models.GridTransformer))
 
 
-def load_translator(path):
-    """Loads a trained translator; see `load_model`.
+def load_translator(path: str | os.PathLike) -> models.Transformer | models.LatentNMT:
+    """Loads a trained translator, as `load_model` does.
 
-    Set random seeds before, not after it: to set them clears what TensorFlow keeps
-    for tokenizers.
+    Set random seeds before this call. Setting them afterwards clears the resources
+    that TensorFlow keeps for the tokenizer.
+
+    Args:
+        path: Trained model, as in `load_model`.
+
+    Returns:
+        The model, not compiled.
     """
     return load_model(path, models.Transformer, models.LatentNMT, models.CTCTranslator)

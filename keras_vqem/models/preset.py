@@ -1,9 +1,9 @@
-"""Presets: a trained model as a folder of plain files that nothing can run from.
+"""Presets: a trained model as a folder of plain data files, without any code.
 
-config.json      class and arguments of the model, what it is about, SHA-256 of files
-weights.npz      arrays, float32 or float16
-tokenizer.model  of translators
-README.md        the model card
+config.json      class and arguments of the model, facts about it, SHA-256 of the files
+weights.npz      weights by name, float32 or float16
+tokenizer.model  vocabulary, if the model is a translator
+README.md        model card
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import pathlib
 import re
 import shutil
 import zipfile
+from typing import Any
 
 import keras
 import numpy as np
@@ -23,10 +24,10 @@ from keras_vqem.files import replacing, write_json
 FORMAT = 2
 CONFIG, WEIGHTS, CARD = "config.json", "weights.npz", "README.md"
 TOKENIZER = "tokenizer.model"
-# Where presets that come with the package lie: in a checkout, and installed.
+# Folders of the presets that come with the package: in a checkout, and installed.
 PACKAGE = pathlib.Path(__file__).parents[1]
 SHIPPED = (PACKAGE.parent / "saved_models", PACKAGE / "saved_models")
-# Objects of Keras itself that a config may name. Ours are known by their package.
+# Classes of Keras that a config may name. Those of keras_vqem are registered.
 KERAS_CLASSES = {
     "DTypePolicy",
     "Constant",
@@ -35,7 +36,7 @@ KERAS_CLASSES = {
     "RandomUniform",
     "VarianceScaling",
     "Zeros",
-    # Temperatures and rates of bottlenecks may follow these.
+    # Schedules of a bottleneck's temperature or rate.
     "CosineDecay",
     "CosineDecayRestarts",
     "ExponentialDecay",
@@ -45,44 +46,52 @@ KERAS_CLASSES = {
 }
 
 
-REMEDY = "Get the preset anew, or load another one."
+REMEDY = "Download the preset again, or load another one."
 
 
 class PresetError(ValueError):
-    """A preset that is damaged, foreign, or of another version."""
+    """Raised for a preset that is damaged, foreign, or of another version."""
 
 
 @contextlib.contextmanager
 def _blaming(path):
-    """Whatever goes wrong inside is the fault of a preset's file."""
+    """Turns every error inside into a `PresetError` that names a preset's file."""
     try:
         yield
     except PresetError:
         raise
     except Exception as error:
         raise PresetError(
-            f"{path} does not make a model ({type(error).__name__}: {error}). It is "
-            f"damaged, foreign, or of another version: update keras_vqem, or get the "
-            f"preset anew."
+            f"No model can be made from {path} ({type(error).__name__}: {error}). It "
+            f"is damaged, foreign, or of another version: update keras_vqem, or "
+            f"download the preset again."
         ) from error
 
 
 class Presets:
-    """Mixin of the models that can be saved to a preset and loaded from one."""
+    """Mixin class of models that can be saved to a preset and loaded from one."""
 
-    tokenizer = None  # of a translator; its file is part of the preset
+    tokenizer = None  # A translator has one; its file is part of the preset.
 
-    def save_to_preset(self, folder, card="", half=False, about=None):
+    def save_to_preset(
+        self,
+        folder: str | os.PathLike,
+        card: str = "",
+        half: bool = False,
+        about: dict[str, Any] | None = None,
+    ) -> None:
         """Writes the model to a folder: config, weights, tokenizer, model card.
 
         Args:
-            folder: A new folder, or one that holds a preset to replace. That one is
-                replaced as a whole, when all of the new one is written.
-            card: Text of the model card: data and their terms, command, metrics,
-                limits.
-            half: Whether weights are stored in half precision, in half the space.
-                They are float32 again when loaded, rounded to about three digits.
-            about: A dict of what `keras_vqem.zoo` shows: `task`, `data`, `metrics`.
+            folder: New folder, or folder of a preset to replace. The old preset is
+                replaced as a whole, once the new one is complete.
+            card: Text of the model card: data and their terms of use, command,
+                metrics, limits.
+            half: Whether to store weights in half precision, which takes half the
+                space. Loaded weights are float32 again, rounded to about three
+                digits.
+            about: Dict of facts that `keras_vqem.zoo` shows: `task`, `data`, `terms`
+                and `metrics`.
         """
         if not self.built:
             self.build()
@@ -92,15 +101,15 @@ class Presets:
             value = keras.ops.convert_to_numpy(weight)
             if not _finite(value):
                 raise ValueError(
-                    f"Weight {weight.path} holds NaN or infinity: training diverged. "
-                    f"Save an earlier checkpoint."
+                    f"Weight {weight.path} has NaN or infinite values: training "
+                    f"diverged. Save an earlier checkpoint."
                 )
             if value.dtype == np.float32:
                 value = value.astype(dtype)
                 if not _finite(value):
                     raise ValueError(
-                        f"Weight {weight.path} holds numbers that half precision "
-                        f"cannot. Save with half=False."
+                        f"Weight {weight.path} has values that are too large for "
+                        f"half precision. Save with half=False."
                     )
             arrays[name] = value
         with _replacing_folder(folder) as new:
@@ -121,20 +130,21 @@ class Presets:
             )
 
     @classmethod
-    def from_preset(cls, name):
+    def from_preset(cls, name: str | os.PathLike) -> "Presets":
         """Loads a model from a preset.
 
-        Nothing of the preset is executed: it is JSON, arrays and a vocabulary.
+        A preset consists of JSON, arrays and a vocabulary. Loading it does not run any
+        code from it.
 
         Args:
-            name: Of a preset that comes with the package, or a preset's folder.
+            name: Name of a preset that comes with the package, or folder of a preset.
 
         Returns:
-            The model, of this class or a subclass; not compiled.
+            The model, an instance of this class, not compiled.
 
         Raises:
             FileNotFoundError: If there is no such preset.
-            PresetError: If a file of it is missing, damaged or foreign.
+            PresetError: If a file of the preset is missing, damaged or foreign.
         """
         folder = preset_folder(name)
         record = read_config(folder)
@@ -147,11 +157,13 @@ class Presets:
         if not isinstance(model, cls):
             raise PresetError(
                 f"{folder} holds a {type(model).__name__}, not a {cls.__name__}. Load "
-                f"it with {type(model).__name__}.from_preset."
+                f"it with {type(model).__name__}.from_preset(...)."
             )
         if model.tokenizer is not None:
             if TOKENIZER not in record["files"]:
-                raise PresetError(f"{folder / CONFIG} names no {TOKENIZER}. {REMEDY}")
+                raise PresetError(
+                    f"{folder / CONFIG} does not list {TOKENIZER}. {REMEDY}"
+                )
             with _blaming(folder / TOKENIZER):
                 model.tokenizer.load_assets(folder)
         with _blaming(folder / CONFIG):
@@ -162,32 +174,32 @@ class Presets:
         return model
 
 
-def shipped():
-    """Names of the presets that come with the package."""
+def shipped() -> list[str]:
+    """Returns the names of the presets that come with the package."""
     return sorted({p.parent.name for s in SHIPPED for p in s.glob(f"*/{CONFIG}")})
 
 
-def preset_folder(name):
-    """The folder of a preset, by its name or its path."""
+def preset_folder(name: str | os.PathLike) -> pathlib.Path:
+    """Returns the folder of a preset, given its name or its folder."""
     for folder in (pathlib.Path(name), *(place / name for place in SHIPPED)):
         if (folder / CONFIG).is_file():
             return folder
         if (folder / WEIGHTS).is_file():
             raise PresetError(f"{folder / CONFIG} is missing. {REMEDY}")
     raise FileNotFoundError(
-        f"There is no preset {str(name)!r}. The package has "
-        f"{', '.join(shipped()) or 'none'}; or pass a folder that save_to_preset wrote."
+        f"There is no preset {str(name)!r}. Pass one that comes with the package "
+        f"({', '.join(shipped()) or 'none'}), or a folder that save_to_preset wrote."
     )
 
 
 @contextlib.contextmanager
 def _replacing_folder(folder):
-    """A new folder to write to, which takes the place of `folder` when complete."""
+    """Yields a new folder, which replaces `folder` once it is complete."""
     folder = pathlib.Path(folder).absolute()
     if folder.exists() and any(folder.iterdir()) and not (folder / CONFIG).is_file():
         raise FileExistsError(
-            f"{folder} holds something that is no preset, which would be lost. Choose "
-            f"another folder."
+            f"{folder} is not empty and not a preset, and its content would be lost. "
+            f"Choose another folder."
         )
     new, old = (
         folder.with_name(f".{folder.name}.{os.getpid()}.{part}")
@@ -196,7 +208,7 @@ def _replacing_folder(folder):
     new.mkdir(parents=True)
     try:
         yield new
-        # A folder cannot be renamed onto a full one.
+        # A folder cannot be renamed to one that is not empty.
         if folder.exists():
             folder.rename(old)
         new.rename(folder)
@@ -209,15 +221,26 @@ def _sha256(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def read_config(folder):
-    """The checked content of a preset's config.json: `about`, `files`, `model`."""
+def read_config(folder: pathlib.Path) -> dict[str, Any]:
+    """Reads and checks the config.json of a preset.
+
+    Args:
+        folder: Folder of the preset.
+
+    Returns:
+        A dict with `about`, facts about the model, `files`, SHA-256 hashes by file
+        name, and `model`, the serialized model.
+
+    Raises:
+        PresetError: If the file is damaged, foreign, or of another format.
+    """
     path = folder / CONFIG
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         found = record["format"]
         if found != FORMAT:
             remedy = (
-                "Save the preset anew with this version, from its run or .keras file."
+                "Save the preset again with this version, from its run or .keras file."
                 if found in range(FORMAT)
                 else "Update keras_vqem."
             )
@@ -231,7 +254,7 @@ def read_config(folder):
             raise
         raise PresetError(f"{path} is damaged ({error!r}). {REMEDY}") from error
     if WEIGHTS not in files:
-        raise PresetError(f"{path} names no {WEIGHTS}. {REMEDY}")
+        raise PresetError(f"{path} does not list {WEIGHTS}. {REMEDY}")
     model = _uncompiled(model)
     with _blaming(path):
         _check_objects(model, path)
@@ -240,8 +263,14 @@ def read_config(folder):
     return {"about": about, "files": files, "model": model}
 
 
-def describe(folder, card, about):
-    """Gives a preset another model card and other facts; weights stay as they are."""
+def describe(folder: str | os.PathLike, card: str, about: dict[str, Any]) -> None:
+    """Replaces the model card and the facts of a preset, but not its weights.
+
+    Args:
+        folder: Folder of the preset.
+        card: New text of the model card.
+        about: New dict of facts, as in `Presets.save_to_preset`.
+    """
     folder = preset_folder(folder)
     read_config(folder)
     record = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
@@ -251,14 +280,14 @@ def describe(folder, card, about):
 
 
 def _uncompiled(value):
-    """A config without optimizers and losses, which are no part of a trained model."""
+    """Removes optimizers and losses, which presets do not keep, from a config."""
     if isinstance(value, dict):
         return {k: _uncompiled(v) for k, v in value.items() if k != "compile_config"}
     return [_uncompiled(v) for v in value] if isinstance(value, list) else value
 
 
 def _check_objects(value, path):
-    """Raises unless all objects that a config names are ours or harmless."""
+    """Raises unless every object in a config is of keras_vqem or in `KERAS_CLASSES`."""
     if isinstance(value, dict):
         if "class_name" in value:
             registered = value.get("registered_name") or ""
@@ -267,7 +296,7 @@ def _check_objects(value, path):
                 and keras.saving.get_registered_object(registered) is not None
             )
             module = str(value.get("module"))
-            # Keras looks at the registered name first.
+            # Keras looks up the registered name first.
             known = (
                 value["class_name"] in KERAS_CLASSES
                 and re.fullmatch(r"keras(\.\w+)*", module)
@@ -275,9 +304,9 @@ def _check_objects(value, path):
             )
             if not (ours or known):
                 raise PresetError(
-                    f"{path} names an object that presets cannot hold: "
+                    f"{path} names a class that presets cannot hold: "
                     f"{module}.{value['class_name']} ({registered or 'not registered'})"
-                    f". It is foreign, or needs a newer keras_vqem."
+                    f". The preset is foreign, or needs a newer keras_vqem."
                 )
         for inner in value.values():
             _check_objects(inner, path)
@@ -297,15 +326,16 @@ def _check_file(folder, name, digest):
         raise PresetError(f"{path} is missing. {REMEDY}")
     if _sha256(path) != digest:
         raise PresetError(
-            f"{path} is not the file that {CONFIG} was written with: its SHA-256 "
-            f"differs. {REMEDY}"
+            f"{path} was changed or damaged: its SHA-256 is not the one in {CONFIG}. "
+            f"{REMEDY}"
         )
 
 
 def _named_weights(layer):
-    """Weights by the names of the layers that hold them, from the outermost inward.
+    """Returns weights by the names of the layers around them, outermost first.
 
-    Not by `weight.path`, which depends on who built a layer: the model or its user.
+    `weight.path` would not do: it depends on whether the model or its user built a
+    layer.
     """
     named = {}
     for inner in layer._flatten_layers(include_self=False, recursive=False):
@@ -340,23 +370,24 @@ def _load_weights(model, path):
         missing = sorted(weights.keys() - values.keys())
         foreign = sorted(values.keys() - weights.keys())
         raise PresetError(
-            f"{path} does not fit the model: it lacks {missing[:3] or 'nothing'}, and "
-            f"the model has no {foreign[:3] or 'less'}. {REMEDY}"
+            f"{path} does not fit the model. Missing in the file: "
+            f"{missing[:3] or 'none'}. Not in the model: {foreign[:3] or 'none'}. "
+            f"{REMEDY}"
         )
     for name, weight in weights.items():
         value, wanted = values[name], keras.backend.standardize_dtype(weight.dtype)
         if value.shape != tuple(weight.shape):
             raise PresetError(
-                f"{path}: {name} has shape {value.shape}, and the model wants "
+                f"{path}: {name} has shape {value.shape}, but the model needs "
                 f"{tuple(weight.shape)}. {REMEDY}"
             )
         floats = ("float32", "float16")
         if str(value.dtype) not in (floats if wanted in floats else (wanted,)):
             raise PresetError(
-                f"{path}: {name} is of type {value.dtype}, and the model wants "
+                f"{path}: {name} has dtype {value.dtype}, but the model needs "
                 f"{wanted}. {REMEDY}"
             )
         if not _finite(value):
-            raise PresetError(f"{path}: {name} holds NaN or infinity. {REMEDY}")
+            raise PresetError(f"{path}: {name} has NaN or infinite values. {REMEDY}")
     for name, weight in weights.items():
         weight.assign(values[name])

@@ -1,49 +1,52 @@
-"""Learning rates that rise over the first steps, then fall."""
+"""Learning rate schedules with a warm-up."""
+
+from typing import Any
 
 import keras
 from keras import ops
 
 
 class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
-    """The linear rise that the schedules here have in common."""
+    """Base class with the linear warm-up."""
 
-    def __init__(self, peak, warmup_steps):
+    def __init__(self, peak: float, warmup_steps: float):
         super().__init__()
         if not peak > 0:
             raise ValueError(f"`peak` must be above 0, received {peak!r}.")
         if not warmup_steps >= 1:
             raise ValueError(
                 f"`warmup_steps` must be at least 1, received {warmup_steps!r}. Use 1 "
-                f"to begin at the peak."
+                f"to start at the peak."
             )
         self.peak = peak
         self.warmup_steps = warmup_steps
 
     def __call__(self, step):
-        # Optimizers count steps from 0: without the 1 the first would do nothing.
+        # Optimizers count steps from 0, and the first step must have an effect.
         step = ops.cast(step, "float32") + 1.0
         return self.peak * ops.where(
             step < self.warmup_steps, step / self.warmup_steps, self._decay(step)
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"peak": self.peak, "warmup_steps": self.warmup_steps}
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class WarmupExponentialDecay(_Warmup):
-    """A linear rise to `peak`, then an exponential fall.
+    """Learning rate that rises linearly to `peak`, then decays exponentially.
 
     In step t = 1, 2, ... the learning rate is
 
-        peak * t / warmup_steps                                     for t < warmup_steps
-        peak * decay_rate ** ((t - warmup_steps) / decay_steps)     from there on
+        peak * t / warmup_steps                                   if t < warmup_steps
+        peak * decay_rate ** ((t - warmup_steps) / decay_steps)   otherwise
 
     Args:
-        peak: The highest learning rate, that of step `warmup_steps`.
-        warmup_steps: Steps of the rise, at least 1.
-        decay_steps: Steps in which the learning rate falls by `decay_rate`.
-        decay_rate: Above 0, at most 1.
+        peak: Highest learning rate, reached in step `warmup_steps`.
+        warmup_steps: Number of steps of the rise, at least 1.
+        decay_steps: Number of steps in which the learning rate is multiplied by
+            `decay_rate` once.
+        decay_rate: Factor of the decay, above 0 and at most 1.
 
     Example:
 
@@ -56,7 +59,9 @@ class WarmupExponentialDecay(_Warmup):
     >>> optimizer = keras.optimizers.Adam(schedule)
     """
 
-    def __init__(self, peak, warmup_steps, decay_steps, decay_rate):
+    def __init__(
+        self, peak: float, warmup_steps: float, decay_steps: float, decay_rate: float
+    ):
         super().__init__(peak, warmup_steps)
         if not decay_steps > 0:
             raise ValueError(
@@ -72,10 +77,10 @@ class WarmupExponentialDecay(_Warmup):
 
     def _decay(self, step):
         periods = (step - self.warmup_steps) / self.decay_steps
-        # `where` computes this during the rise as well, where it must stay finite.
+        # `where` computes this during the warm-up too, when it must stay finite.
         return ops.power(self.decay_rate, ops.maximum(periods, 0.0))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "decay_steps": self.decay_steps,
@@ -85,18 +90,18 @@ class WarmupExponentialDecay(_Warmup):
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class WarmupInverseSquareRoot(_Warmup):
-    """A linear rise to `peak`, then a fall with the square root of the step.
+    """Learning rate that rises linearly to `peak`, then falls with 1 / sqrt(step).
 
     In step t = 1, 2, ... the learning rate is
 
         peak * min(t / warmup_steps, sqrt(warmup_steps / t))
 
-    This is the schedule of the Transformer, where the peak is
-    1 / sqrt(width * warmup_steps).
+    This is the schedule of the Transformer paper, where the peak is
+    1 / sqrt(hidden_dim * warmup_steps).
 
     Args:
-        peak: The highest learning rate, that of step `warmup_steps`.
-        warmup_steps: Steps of the rise, at least 1.
+        peak: Highest learning rate, reached in step `warmup_steps`.
+        warmup_steps: Number of steps of the rise, at least 1.
 
     Example:
 

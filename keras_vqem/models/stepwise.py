@@ -1,46 +1,59 @@
-"""Sequences written one id after the other, by an embedding and a cached decoder."""
+"""write: sequences, id by id, with an embedding and a decoder that caches."""
 
+import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 from keras_vqem import decoding
+from keras_vqem.layers import TiedEmbedding, TransformerDecoder
 from keras_vqem.layers.position_signal import position_signal
 
 
 def write(
-    embedding,
-    decoder,
-    memory,
-    memory_mask,
-    start_id,
-    end_id,
-    pad_id,
-    max_length,
-    min_length=0,
-    num_beams=1,
-    length_penalty=0.6,
-    temperature=None,
-    seed=None,
-    all_beams=False,
-):
-    """Ids [B, L] given a memory: the most probable, the best of a beam, or drawn.
+    embedding: TiedEmbedding,
+    decoder: TransformerDecoder,
+    memory: tf.Tensor,
+    memory_mask: tf.Tensor | None,
+    start_id: int,
+    end_id: int,
+    pad_id: int,
+    max_length: int | tf.Tensor,
+    min_length: int = 0,
+    num_beams: int = 1,
+    length_penalty: float = 0.6,
+    temperature: float | None = None,
+    seed: ArrayLike | None = None,
+    all_beams: bool = False,
+) -> tf.Tensor:
+    """Writes a sequence of ids for each row of a memory.
 
     Args:
-        embedding: A `TiedEmbedding`, of the ids that come in and go out.
+        embedding: A `TiedEmbedding` of the ids, used for input and for logits.
         decoder: A causal `TransformerDecoder`.
-        memory, memory_mask: [B, S, D], and booleans [B, S] or None.
-        start_id, end_id, pad_id, max_length, min_length: As in
-            `keras_vqem.decoding.greedy_search`.
-        num_beams, length_penalty: As in `keras_vqem.decoding.beam_search`; 1 beam is
-            greedy search.
-        temperature, seed: As in `keras_vqem.decoding.sample_search`; None does not
-            sample.
-        all_beams: Return [B, beams, L], best first, instead of the best.
+        memory: Floats `[B, S, D]` to attend to.
+        memory_mask: Booleans `[B, S]`, False for padding. None means no padding.
+        start_id: Id before the first position.
+        end_id: Id that ends a sequence.
+        pad_id: Id that fills a sequence after its end.
+        max_length: Maximum number of ids, the end included: an integer, or a tensor
+            `[B]` with one limit per row.
+        min_length: Number of ids that must come before the end.
+        num_beams: Number of hypotheses per row. 1 is greedy search.
+        length_penalty: Exponent of the length in the score of a hypothesis, as in
+            `keras_vqem.decoding.beam_search`.
+        temperature: Temperature of sampling. None searches instead.
+        seed: Seed of sampling, as in `keras_vqem.decoding.sample_search`.
+        all_beams: Whether to return all hypotheses of a beam search instead of the
+            best.
+
+    Returns:
+        int32 `[B, L]`. With `all_beams`, `[B, num_beams, L]`, best first.
     """
     rows = ops.shape(memory)[0]
     if temperature is not None and (num_beams > 1 or seed is None):
         raise ValueError(
-            f"Sampling (temperature={temperature!r}) needs `seed`, two integers, and "
-            f"has no beams; received seed={seed!r} and num_beams={num_beams!r}. Leave "
+            f"Sampling (temperature={temperature!r}) needs two integers as `seed` and "
+            f"num_beams=1, received seed={seed!r} and num_beams={num_beams!r}. Leave "
             f"`temperature` out to search."
         )
     if num_beams > 1:

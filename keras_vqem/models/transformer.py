@@ -19,25 +19,34 @@ from keras_vqem.models.translator import (
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class Transformer(Translator):
-    """Encoder-decoder Transformer, pre-norm, with one embedding matrix for all.
+    """Encoder-decoder Transformer that writes a translation word by word.
+
+    It normalizes before each sublayer (pre-norm). Source, target and output logits
+    share one embedding matrix. It is the baseline of `LatentNMT`, and its teacher.
 
     Args:
-        tokenizer: A `keras_vqem.text.SentencePieceTokenizer`, or what has its
-            `vocabulary_size`, `encode` and `decode`.
-        hidden_dim: Of embeddings and hidden states.
-        num_encoder_layers, num_decoder_layers: The two depths; 12 and 1 are a good
-            choice where decoding must be fast.
-        num_heads: Of each attention.
-        intermediate_dim: Of the feed-forward layers.
-        dropout: After embeddings, attentions and feed-forward layers.
-        **kwargs: `generation_config`, `low_score`, and arguments of `keras.Model`.
+        tokenizer: A `keras_vqem.text.SentencePieceTokenizer`, or an object with the
+            same `vocabulary_size`, `encode` and `decode`.
+        hidden_dim: Size of embeddings and hidden states.
+        num_encoder_layers: Number of Transformer blocks of the source encoder.
+        num_decoder_layers: Number of Transformer blocks of the decoder. 12 encoder
+            layers and 1 decoder layer are a good choice for fast decoding.
+        num_heads: Number of attention heads.
+        intermediate_dim: Size of the hidden layer of feed-forward networks.
+        dropout: Dropout rate after embeddings, attention and feed-forward layers.
+        **kwargs: `generation_config` and `low_score` of
+            `keras_vqem.models.translator.Translator`, and arguments of `keras.Model`.
 
     Call arguments:
-        inputs: A dict of int32 ids padded with 0: `source_ids` [B, S] and `target_ids`
-            [B, T], each sentence ended by id 1.
+        inputs: Dict of int32 ids, padded with 0, with id 1 at the end of each
+            sentence: `source_ids` `[B, S]` and `target_ids` `[B, T]`.
 
     Returns:
-        Logits [B, T, vocabulary_size]: for each target position, given those before.
+        Logits `[B, T, vocabulary_size]` of each target id, given the ids before it.
+
+    Metrics:
+        - `token_nll`: Cross entropy of the words, in nats per token, without label
+          smoothing.
 
     Example:
 
@@ -70,7 +79,7 @@ class Transformer(Translator):
         num_heads: int = 8,
         intermediate_dim: int = 2048,
         dropout: float = 0.1,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(
             tokenizer,
@@ -91,17 +100,20 @@ class Transformer(Translator):
             dtype=self.dtype_policy,
         )
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Any = None) -> None:
         super().build(input_shape)
         self.decoder.build((None, None, self.hidden_dim))
         self.built = True
 
-    def call(self, inputs, training=None):
+    def call(
+        self, inputs: dict[str, tf.Tensor], training: bool | None = None
+    ) -> tf.Tensor:
         memory, mask = self.encode_source(inputs["source_ids"], training)
         return self._logits(inputs["target_ids"], memory, mask, training)
 
     def _logits(self, target_ids, memory, memory_mask, training=None):
-        # Each position predicts its own id from those before; padding starts it off.
+        # Each position predicts its own id from those before it, the first from
+        # padding.
         shifted = ops.pad(target_ids, [[0, 0], [1, 0]])[:, :-1]
         x = self._embed(shifted, training)
         x = self.decoder(x, memory, memory_mask=memory_mask, training=training)
@@ -112,23 +124,34 @@ class Transformer(Translator):
 
     @with_generation_config
     def generate(
-        self, source_ids, num_beams=1, length_penalty=0.6, min_length=0, max_length=None
-    ):
+        self,
+        source_ids: ArrayLike,
+        num_beams: int = 1,
+        length_penalty: float = 0.6,
+        min_length: int = 0,
+        max_length: int | tf.Tensor | None = None,
+    ) -> dict[str, tf.Tensor]:
         """Translates ids, greedily or by beam search, with cached keys and values.
 
-        The options, by keyword, default to those of `generation_config`, then to these.
+        Pass options by keyword. An option that is not passed is taken from
+        `generation_config`, and else has the default given here.
 
         Args:
-            source_ids: int32 [B, S].
-            num_beams: 1 for greedy decoding.
-            length_penalty: alpha of ((5 + length) / 6) ** alpha, by which the log
-                probability of a hypothesis is divided.
-            min_length, max_length: Of the translation in ids, its end included. By
-                default at most twice the length of the source and 10 more.
+            source_ids: int32 `[B, S]`, source sentences, padded with 0.
+            num_beams: Number of hypotheses per sentence. 1 is greedy search.
+            length_penalty: Exponent alpha of `((5 + length) / 6) ** alpha`, by which
+                the log probability of a hypothesis is divided.
+            min_length: Number of ids that must come before the end.
+            max_length: Maximum number of ids, the end included: an integer, or a
+                tensor `[B]` with one limit per row. None allows twice the length of
+                the source plus 10.
 
         Returns:
-            A dict: `target_ids` int32 [B, L], each row ended by id 1 (unless cut), then
-            padded with 0; and `scores` [B], the mean log probability of the ids.
+            A dict of tensors:
+
+            - `target_ids`: int32 `[B, L]`, with id 1 at the end of each row, unless
+              it was cut, then padded with 0.
+            - `scores`: `[B]`, mean log probability of the ids.
         """
         memory, mask = self.encode_source(source_ids)
         if max_length is None:
@@ -146,20 +169,25 @@ class Transformer(Translator):
             num_beams=num_beams,
             length_penalty=length_penalty,
         )
-        # Where only the ids are asked for, the graph leaves the scores out.
+        # A graph that returns only the ids does not compute the scores.
         return {"target_ids": ids, "scores": self.score(ids, memory, mask)}
 
     def score(
         self, target_ids: ArrayLike, memory: ArrayLike, memory_mask: ArrayLike | None
     ) -> tf.Tensor:
-        """The mean log probability [B] of translations, all words at once.
+        """Computes the mean log probability of given translations in one pass.
 
         Args:
-            target_ids: int32 [B, L], each row ended by id 1 and padded with 0.
-            memory, memory_mask: Of their sources, from `encode_source`.
+            target_ids: int32 `[B, L]`, with id 1 at the end of each row, padded with
+                0.
+            memory: Floats `[B, S, hidden_dim]` of the sources, from `encode_source`.
+            memory_mask: Booleans `[B, S]` of the sources, from `encode_source`.
+
+        Returns:
+            float32 `[B]`, log probability per id.
         """
         logits = self._logits(target_ids, memory, memory_mask)
         return mean_log_prob(logits, target_ids)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_decoder_layers": self.num_decoder_layers}

@@ -1,9 +1,18 @@
-"""What exported translators offer: strings at the edge, ids inside, one graph."""
+"""Endpoints of exported translators: strings in and out, tokenizing in the graph."""
+
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from keras import ops
 
 from keras_vqem.ids import EOS_ID, PAD_ID, UNKNOWN_ID
+
+if TYPE_CHECKING:
+    from keras_vqem.models.latent_nmt import LatentNMT
+    from keras_vqem.models.translator import Translator
+
+# Functions and their signatures, by name.
+Endpoints = dict[str, tuple]
 
 TEXTS, SOURCES, TARGETS = (
     tf.TensorSpec([None], tf.string, name=name)
@@ -14,19 +23,21 @@ SOURCE_IDS, CODES = (
 )
 
 
-def of_translator(model, max_tokens, options):
-    """Endpoints of any translator: a dict from names to functions and signatures."""
+def of_translator(
+    model: "Translator", max_tokens: int, options: dict[str, Any]
+) -> Endpoints:
+    """Returns the endpoints that every translator has; see `Translator.export`."""
 
     def serve(texts):
         source_ids = read(model.tokenizer, texts, max_tokens)
         found = model.generate(source_ids, **options)
         translations = model.tokenizer.decode(found.pop("target_ids"))
-        # Nothing but its end.
+        # A text with nothing but its end symbol has no translation.
         empty = ops.sum(ops.cast(source_ids != PAD_ID, "int32"), axis=1) <= 1
         return {"translations": tf.where(empty, "", translations), **found}
 
     def translate_ids(source_ids):
-        # What is no word fails no other row.
+        # An id outside the vocabulary must not fail the other rows.
         words = model.tokenizer.vocabulary_size
         wrong = (source_ids < 0) | (source_ids >= words)
         source_ids = cut(ops.where(wrong, UNKNOWN_ID, source_ids), max_tokens)
@@ -38,18 +49,18 @@ def of_translator(model, max_tokens, options):
     }
 
 
-def of_codes(model, max_tokens, options):
-    """Endpoints of a `LatentNMT`: pairs to codes, codes and sources to text."""
-    max_codes_for = options.get("max_codes") or model.max_codes_for(max_tokens)
+def of_codes(model: "LatentNMT", max_tokens: int, options: dict[str, Any]) -> Endpoints:
+    """Returns the endpoints of a `LatentNMT` that give and take codes."""
+    max_codes = options.get("max_codes") or model.max_codes_for(max_tokens)
 
     def encode(sources, targets):
         ids = (read(model.tokenizer, texts, max_tokens) for texts in (sources, targets))
         return {"codes": model.encode_ids(*ids)}
 
     def decode(sources, codes):
-        # What is no code ends a row, rather than failing all of them.
+        # A number that is not a code ends its row instead of failing all rows.
         end = model.predictor.end_code
-        codes = codes[:, :max_codes_for]
+        codes = codes[:, :max_codes]
         codes = ops.where((codes < 0) | (codes > end), end, codes)
         codes = ops.pad(codes, [[0, 0], [0, 1]], constant_values=end)
         ids = model.decode_ids(
@@ -65,13 +76,13 @@ def of_codes(model, max_tokens, options):
     }
 
 
-def read(tokenizer, texts, max_tokens):
-    """Ids [B, S] of strings [B], cut after `max_tokens`, the end kept."""
+def read(tokenizer: Any, texts: tf.Tensor, max_tokens: int) -> tf.Tensor:
+    """Returns ids `[B, S]` of strings `[B]`, cut to `max_tokens` with the end kept."""
     return cut(tokenizer.encode(texts)[:, :max_tokens].to_tensor(PAD_ID), max_tokens)
 
 
-def cut(ids, max_tokens):
-    """Ids [B, S] without what is behind `max_tokens`, the end kept."""
+def cut(ids: tf.Tensor, max_tokens: int) -> tf.Tensor:
+    """Returns ids `[B, S]` cut to `max_tokens` with the end kept."""
     ids = ids[:, :max_tokens]
     last = ops.arange(ops.shape(ids)[1]) == max_tokens - 1
     return ops.where(last & (ids != PAD_ID), EOS_ID, ids)

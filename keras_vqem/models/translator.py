@@ -1,12 +1,16 @@
-"""What the translators share: source encoder, token loss, compile, translate."""
+"""Translator: base class with source encoder, token loss, compile and translate."""
 
 import functools
 import inspect
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 from keras_vqem import replicas
 from keras_vqem.ids import PAD_ID
@@ -20,16 +24,23 @@ from keras_vqem.models import translation_endpoints as endpoints
 from keras_vqem.models.schedules import WarmupInverseSquareRoot
 from keras_vqem.models.task_model import TaskModel
 
-# Sentences with more ids than this are translated in smaller batches.
+# Batches shrink when their longest sentence has more ids than this.
 LONG = 128
 
 
-def cross_entropy(logits, ids, smoothing=0.0):
-    """Minus the log probability of `ids` [...] under `logits` [..., V].
+def cross_entropy(
+    logits: tf.Tensor, ids: tf.Tensor, smoothing: float = 0.0
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Computes the negative log probability of ids, with and without smoothing.
+
+    Args:
+        logits: Floats `[..., V]`.
+        ids: int32 `[...]`.
+        smoothing: Share of each label that is spread evenly over all ids.
 
     Returns:
-        Two tensors [...]: with `smoothing` of each label spread evenly over all ids,
-        and without.
+        A tuple of float32 tensors `[...]`: the cross entropy with label smoothing, and
+        without.
     """
     logits = ops.cast(logits, "float32")
     total = ops.logsumexp(logits, axis=-1)
@@ -40,19 +51,29 @@ def cross_entropy(logits, ids, smoothing=0.0):
     return total - label, total - picked
 
 
-def mean_log_prob(logits, ids):
-    """[B], of `ids` [B, L] under `logits` [B, L, V]; -1e9 for rows of padding only."""
+def mean_log_prob(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+    """Computes the mean log probability per id of each row.
+
+    Args:
+        logits: Floats `[B, L, V]`.
+        ids: int32 `[B, L]`, padded with 0.
+
+    Returns:
+        float32 `[B]`, -1e9 for rows of padding only.
+    """
     there = ops.cast(ids != PAD_ID, "float32")
     total = -ops.sum(cross_entropy(logits, ids)[1] * there, axis=1)
     number = ops.sum(there, axis=1)
     return ops.where(number > 0, total / ops.maximum(number, 1.0), -1e9)
 
 
-def with_generation_config(generate):
-    """Makes `generate` take what is not given from the model's `generation_config`."""
+def with_generation_config(generate: Callable) -> Callable:
+    """Decorates `generate` to take missing options from `generation_config`."""
 
-    @functools.wraps(generate)
-    def merged(self, source_ids, **options):
+    names = ("__module__", "__name__", "__qualname__", "__doc__")
+
+    @functools.wraps(generate, assigned=names)
+    def merged(self, source_ids: ArrayLike, **options: Any) -> dict[str, tf.Tensor]:
         return generate(self, source_ids, **{**self.generation_config, **options})
 
     merged.options = list(inspect.signature(generate).parameters)[2:]
@@ -62,39 +83,47 @@ def with_generation_config(generate):
 
 
 class _Graphs:
-    """Graphs by their options. Not a dict: TensorFlow would want to export that."""
+    """Graphs by their options. TensorFlow would try to export a plain dict."""
 
     def __init__(self):
         self.by_options = {}
 
 
 class Translator(TaskModel):
-    """Base of the models that read `source_ids` and learn or write `target_ids`.
+    """Base class of models that read `source_ids` and learn or write `target_ids`.
 
     A subclass has `call`, `_loss_terms(inputs, outputs)` for training, and
     `generate(source_ids, **options)`, which must work inside a graph and is decorated
     with `with_generation_config`.
 
     Args:
-        generation_config: Dict of options of `generate` that apply wherever a call
-            does not say otherwise, in `translate` and `export` as well. It is saved
-            with the model. None for the defaults of `generate` itself.
+        tokenizer: A `keras_vqem.text.SentencePieceTokenizer`, or an object with the
+            same `vocabulary_size`, `encode` and `decode`.
+        hidden_dim: Size of embeddings and hidden states.
+        num_encoder_layers: Number of Transformer blocks of the source encoder.
+        num_heads: Number of attention heads.
+        intermediate_dim: Size of the hidden layer of feed-forward networks.
+        dropout: Dropout rate after embeddings, attention and feed-forward layers.
+        generation_config: Dict of options of `generate` that apply where a call does
+            not pass them, also in `translate` and `export`. It is saved with the
+            model. None means the defaults of `generate`.
         low_score: Score of `generate` below which a translation is probably wrong,
-            as measured with `generation_config` on text that the model knows; None
-            if that is not known.
+            measured with `generation_config` on text like the training data. None if
+            it was not measured.
+        **kwargs: Arguments of `keras.Model`.
     """
 
     def __init__(
         self,
-        tokenizer,
-        hidden_dim,
-        num_encoder_layers,
-        num_heads,
-        intermediate_dim,
-        dropout,
-        generation_config=None,
-        low_score=None,
-        **kwargs,
+        tokenizer: Any,
+        hidden_dim: int,
+        num_encoder_layers: int,
+        num_heads: int,
+        intermediate_dim: int,
+        dropout: float,
+        generation_config: dict[str, Any] | None = None,
+        low_score: float | None = None,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.tokenizer = tokenizer
@@ -124,22 +153,29 @@ class Translator(TaskModel):
         self.token_nll = keras.metrics.Mean(name="token_nll")
         self._graphs = _Graphs()
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Any = None) -> None:
         self.embedding.build()
         self.encoder.build((None, None, self.hidden_dim))
 
     # Training.
 
-    def compile(self, optimizer="auto", label_smoothing=0.1, **kwargs):
-        """As `keras.Model.compile`, with defaults that train a translator.
+    def compile(
+        self,
+        optimizer: keras.optimizers.Optimizer | str = "auto",
+        label_smoothing: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
+        """Configures training, with defaults that suit a translator.
 
         Args:
-            optimizer: `"auto"`: Adam as in the Transformer paper, a linear warm-up
-                over 1,000 steps to 0.002 and then the inverse square root of the step.
+            optimizer: Optimizer as in `keras.Model.compile`. `"auto"` is Adam as in
+                the Transformer paper, whose learning rate rises linearly to 0.002
+                over 1,000 steps and then falls with the inverse square root of the
+                step.
             label_smoothing: Share of each target label that is spread evenly over the
                 vocabulary.
-            **kwargs: Arguments of `keras.Model.compile`. There is no `loss`: the
-                model knows what it learns.
+            **kwargs: Arguments of `keras.Model.compile` except `loss`, which the model
+                computes itself.
         """
         self.label_smoothing = label_smoothing
         super().compile(optimizer=optimizer, **kwargs)
@@ -148,16 +184,18 @@ class Translator(TaskModel):
         rate = WarmupInverseSquareRoot(peak=0.002, warmup_steps=1000)
         return keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9)
 
-    def get_compile_config(self):
+    def get_compile_config(self) -> dict[str, Any] | None:
         config = super().get_compile_config()
         if config:  # Empty if not compiled, and must stay so.
             config["label_smoothing"] = self.label_smoothing
         return config
 
-    def task_loss(self, inputs, outputs):
+    def task_loss(
+        self, inputs: dict[str, tf.Tensor], outputs: dict[str, tf.Tensor] | tf.Tensor
+    ) -> tf.Tensor:
         total = 0.0
         for tracker, values, weights in self._loss_terms(inputs, outputs):
-            # The mean over the whole batch, all replicas'; Keras sums gradients.
+            # The mean is over the batch of all replicas: Keras sums gradients.
             count = ops.sum(weights)
             everywhere = ops.maximum(replicas.sum_over_replicas(count), 1.0)
             total += ops.sum(values["loss"] * weights) / everywhere
@@ -166,19 +204,21 @@ class Translator(TaskModel):
         return total
 
     def _token_loss(self, logits, target_ids):
-        """The term of `_loss_terms` for the words of the translation."""
+        """Returns the term of `_loss_terms` for the words of the translation."""
         loss, plain = cross_entropy(logits, target_ids, self.label_smoothing)
         weights = ops.cast(target_ids != PAD_ID, "float32")
         return self.token_nll, {"loss": loss, "metric": plain}, weights
 
     def warm_start(self, teacher: keras.Model) -> None:
-        """Takes over what a trained `Transformer` of the same sizes has learned.
+        """Copies the weights of a trained `Transformer` of the same sizes.
 
-        Embedding and source encoder are the same in both; the decoder's attention to
-        the source and its feed-forward layers are a good start. Call it before `fit`.
+        Embedding and source encoder are the same in both models. The decoder starts
+        with the teacher's attention to the source and feed-forward layers. Call this
+        before `fit`.
 
         Args:
-            teacher: A built `Transformer` with the same tokenizer, width and depths.
+            teacher: A built `Transformer` with the same vocabulary, `hidden_dim`,
+                `intermediate_dim`, `num_heads` and numbers of layers.
         """
         if not self.built:
             self.build()
@@ -186,9 +226,9 @@ class Translator(TaskModel):
             mine, other = getattr(self, name), getattr(teacher, name)
             if [w.shape for w in mine.weights] != [w.shape for w in other.weights]:
                 raise ValueError(
-                    f"The {name} of the teacher has other sizes than that of this "
-                    f"model. Give both the same vocabulary, hidden_dim, num_heads, "
-                    f"intermediate_dim and numbers of layers."
+                    f"The {name} of the teacher differs in size from that of this "
+                    f"model. Build both with the same vocabulary, hidden_dim, "
+                    f"intermediate_dim, num_heads and numbers of layers."
                 )
             mine.set_weights(other.get_weights())
 
@@ -199,8 +239,19 @@ class Translator(TaskModel):
         x = x + position_signal(ops.shape(ids)[1], self.hidden_dim, dtype=x.dtype)
         return self.embedding_dropout(x, training=training)
 
-    def encode_source(self, source_ids, training=None):
-        """The memory [B, S, D] that decoders attend to, and its mask [B, S]."""
+    def encode_source(
+        self, source_ids: ArrayLike, training: bool | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Encodes source sentences for the attention of a decoder.
+
+        Args:
+            source_ids: int32 `[B, S]`, padded with 0.
+            training: Whether dropout is applied.
+
+        Returns:
+            A tuple `(memory, mask)`: floats `[B, S, hidden_dim]`, and booleans
+            `[B, S]`, False for padding.
+        """
         mask = source_ids != PAD_ID
         x = self._embed(source_ids, training)
         return self.encoder(x, mask=mask, training=training), mask
@@ -208,13 +259,13 @@ class Translator(TaskModel):
     # Translation.
 
     @property
-    def generation_options(self):
+    def generation_options(self) -> list[str]:
         """Names of the options of `generate`."""
         return self.generate.options
 
     @property
-    def generation_config(self):
-        """Options of `generate` that apply wherever a call does not say otherwise."""
+    def generation_config(self) -> dict[str, Any]:
+        """Options of `generate` that apply where a call does not pass them."""
         return dict(self._generation_config)
 
     @generation_config.setter
@@ -222,39 +273,57 @@ class Translator(TaskModel):
         unknown = sorted(options.keys() - set(self.generation_options))
         if unknown:
             raise ValueError(
-                f"`generation_config` holds {unknown}, which {type(self).__name__} "
-                f"does not have. Its options are {self.generation_options}."
+                f"`generation_config` has {unknown}, which are not options of "
+                f"{type(self).__name__}. Its options are {self.generation_options}."
             )
         self._generation_config = dict(options)
 
-    def translate_ids(self, source_ids, **options):
-        """The `target_ids` [B, L] of `generate`, whose options it takes."""
+    def translate_ids(self, source_ids: ArrayLike, **options: Any) -> tf.Tensor:
+        """Translates ids `[B, S]` to ids `[B, L]`, with the options of `generate`."""
         return self.generate(source_ids, **options)["target_ids"]
 
-    def _rescored(self, rescorer, source_ids, ids, num_beams):
-        """Scores [B * num_beams] by a `Transformer` of ids [B * num_beams, L]."""
+    def rescored(
+        self,
+        rescorer: keras.Model,
+        source_ids: ArrayLike,
+        ids: tf.Tensor,
+        num_beams: int,
+    ) -> tf.Tensor:
+        """Scores the candidates of a search by another model, in one pass.
+
+        Args:
+            rescorer: A trained `Transformer` with the same tokenizer.
+            source_ids: int32 `[B, S]`, source sentences, padded with 0.
+            ids: int32 `[B * num_beams, L]`, candidates, those of a sentence in a row.
+            num_beams: Number of candidates per sentence.
+
+        Returns:
+            Mean log probabilities `[B * num_beams]`.
+        """
         words = self.tokenizer.vocabulary_size
         if rescorer.tokenizer.vocabulary_size != words:
             raise ValueError(
-                f"The rescorer has {rescorer.tokenizer.vocabulary_size} words, this "
-                f"model {words}. Use a Transformer with the same tokenizer."
+                f"The rescorer has a vocabulary of "
+                f"{rescorer.tokenizer.vocabulary_size} ids, and this model has one of {words}. Use a Transformer with the "
+                f"same tokenizer."
             )
         seen = rescorer.encode_source(source_ids)
         return rescorer.score(ids, *(ops.repeat(x, num_beams, axis=0) for x in seen))
 
-    def translation_graph(self, **options):
-        """`translate_ids` with these options as a graph, traced once.
+    def translation_graph(self, **options: Any) -> Callable:
+        """Returns `translate_ids` with the given options as a graph, traced once.
 
         Args:
-            **options: Options of `generate`, before those of `generation_config`.
+            **options: Options of `generate`. They override `generation_config`.
 
         Returns:
-            A `tf.function` from `source_ids` [B, S], of any B and S, to ids [B, L].
+            A `tf.function` from `source_ids` `[B, S]`, of any B and S, to ids
+            `[B, L]`.
         """
         return self._graph(self.translate_ids, options)
 
     def _graph(self, method, options):
-        """A method from `source_ids` to anything as a graph, traced once."""
+        """Returns a method that takes `source_ids` as a graph, traced once."""
         if not self.built:
             self.build()
         graphs = self._graphs.by_options
@@ -264,8 +333,8 @@ class Translator(TaskModel):
             hash(key)
         except TypeError:
             raise ValueError(
-                f"Options of a translation cannot be {options}. To give "
-                f"each row a limit of its own call `translate_ids`."
+                f"The options {options} cannot be used here, because one of them is "
+                f"not hashable. Call `translate_ids` to pass one limit per row."
             ) from None
         if key not in graphs:
             graphs[key] = tf.function(
@@ -275,26 +344,32 @@ class Translator(TaskModel):
             )
         return graphs[key]
 
-    def translate(self, texts, batch_size=64, return_scores=False, **options):
+    def translate(
+        self,
+        texts: Sequence[str],
+        batch_size: int = 64,
+        return_scores: bool = False,
+        **options: Any,
+    ) -> list[str] | tuple[list[str], list[float]]:
         """Translates strings.
 
         Args:
-            texts: A list of strings, in any order and of any lengths: they are sorted
-                by length inside, and come back in the order given.
-            batch_size: Number of texts translated at a time; fewer if they are very
-                long.
-            return_scores: Whether to return the scores of `generate` too.
-            **options: Options of `generate`, before those of `generation_config`.
+            texts: List of strings of any lengths, in any order. Batches are formed by
+                length; the translations are in the order of `texts`.
+            batch_size: Number of texts per batch. Batches of very long texts are
+                smaller.
+            return_scores: Whether to return the scores of `generate` as well.
+            **options: Options of `generate`. They override `generation_config`.
 
         Returns:
-            A list of strings; with `return_scores` that list and a list of floats, NaN
-            for texts without words.
+            A list of strings. With `return_scores`, a tuple of that list and a list of
+            floats, NaN for texts without words.
         """
         if batch_size < 1:
             raise ValueError(f"`batch_size` must be at least 1, received {batch_size}.")
         if isinstance(texts, (str, bytes)):
             raise ValueError(
-                "`texts` must be a list of strings, received a single one. "
+                "`texts` must be a list of strings, received a single string. "
                 f"Write translate([{texts!r}])."
             )
         texts = list(texts)
@@ -309,7 +384,7 @@ class Translator(TaskModel):
             graph = self.translation_graph(**options)
         found, scores = [""] * len(texts), [float("nan")] * len(texts)
         while len(order):
-            # The longest comes first; attention takes memory by the square of it.
+            # The longest text comes first; attention needs memory for its square.
             rows = batch_size * LONG**2 // max(lengths[order[0]], LONG) ** 2
             places, order = np.split(order, [max(rows, 1)])
             source_ids = tf.gather(rows_of_ids, places).to_tensor(PAD_ID)
@@ -317,7 +392,7 @@ class Translator(TaskModel):
             ids = output["target_ids"] if return_scores else output
             for row, text in enumerate(self.tokenizer.decode(ids).numpy()):
                 place = places[row]
-                # What holds nothing but its end is not to be translated.
+                # A text with nothing but its end symbol has no translation.
                 if lengths[place] > 1:
                     found[place] = text.decode("utf-8", errors="replace")
                     if return_scores:
@@ -326,31 +401,34 @@ class Translator(TaskModel):
 
     # Export.
 
-    def export(self, filepath, max_tokens=256, **options):
-        """Writes a SavedModel that TensorFlow Serving loads as it is.
+    def export(
+        self, filepath: str | os.PathLike, max_tokens: int = 256, **options: Any
+    ) -> None:
+        """Writes a SavedModel that TensorFlow Serving can load.
 
-        Its signatures, with any number of rows:
+        Its signatures take any number of rows:
 
-        - `serving_default`: `texts`, strings [B], to `translations`, strings [B], and
-          what `generate` returns beside ids;
-        - `translate_ids`: `source_ids` [B, S] to what `generate` returns;
-        - of a `LatentNMT` also `encode`: `sources` and `targets`, strings, to `codes`,
-          and `decode`: `sources` and `codes` to `translations`.
+        - `serving_default`: from `texts`, strings `[B]`, to `translations`, strings
+          `[B]`, and all that `generate` returns except `target_ids`.
+        - `translate_ids`: from `source_ids` `[B, S]` to all that `generate` returns.
+        - `encode`, of a `LatentNMT`: from `sources` and `targets`, strings `[B]`, to
+          `codes`.
+        - `decode`, of a `LatentNMT`: from `sources` and `codes` to `translations`.
 
-        The runtime needs the operations of tensorflow-text. A text without words gives
-        an empty translation; bytes that are not UTF-8 are read as U+FFFD.
+        The runtime needs the operations of tensorflow-text. The translation of a text
+        without words is empty. Bytes that are not UTF-8 are read as U+FFFD.
 
         Args:
-            filepath: The folder; TensorFlow Serving wants one named by a version,
-                such as `models/translator/1`.
-            max_tokens: Texts and ids are cut after that many tokens.
-            **options: Options of `generate`, such as `num_beams`, before those of
+            filepath: Folder to write. TensorFlow Serving expects its name to be a
+                version number, such as `models/translator/1`.
+            max_tokens: Number of tokens after which texts and ids are cut.
+            **options: Options of `generate`, such as `num_beams`. They override
                 `generation_config`.
         """
         if max_tokens < 2:
             raise ValueError(
-                f"`max_tokens` must be at least 2, a token and the end; received "
-                f"{max_tokens!r}."
+                f"`max_tokens` must be at least 2, one token and the end symbol, "
+                f"received {max_tokens!r}."
             )
         if not self.built:
             self.build()
@@ -359,10 +437,10 @@ class Translator(TaskModel):
         self._export(filepath, self._endpoints(max_tokens, options), *rescorers)
 
     def _endpoints(self, max_tokens, options):
-        """A dict from names to functions and their signatures; the first is default."""
+        """Returns a dict from names to functions and their signatures."""
         return endpoints.of_translator(self, max_tokens, options)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "tokenizer": keras.saving.serialize_keras_object(self.tokenizer),
@@ -376,6 +454,6 @@ class Translator(TaskModel):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> "Translator":
         tokenizer = keras.saving.deserialize_keras_object(config["tokenizer"])
         return super().from_config({**config, "tokenizer": tokenizer})

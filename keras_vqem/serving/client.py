@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from keras_vqem.serving.api import serving_api
 
 
-class ServerError(Exception):
-    """A request that failed: what went wrong, and what to do."""
+class ServerError(OSError):
+    """Raised if a request fails; the message has the reason and the remedy."""
 
 
 class Client(abc.ABC):
-    """Base of the clients: what is requested, and how failures are explained.
+    """Base class of the clients.
 
     Args:
         address: Address of the server: `"HOST:PORT"` for `GrpcClient`,
@@ -73,17 +73,17 @@ class Client(abc.ABC):
 
     def _late(self):
         return ServerError(
-            f"No answer from {self.address} within {self.timeout:g} s. Give it longer "
-            "(`timeout`, --timeout) or fewer texts per request (--batch); a server "
-            "that has just started is slow at first unless the model has warm-up "
-            "requests."
+            f"No answer from {self.address} within {self.timeout:g} s. Wait longer "
+            "(`timeout`, --timeout) or send fewer texts per request (--batch). A "
+            "server that has just started is slow at first, unless the model has "
+            "warm-up requests."
         )
 
     def _unknown(self, details):
         return ServerError(
             f"The server at {self.address} has no model {self._asked} ({details}). "
-            "Check its name (`model`, --model) and version (`version`, --version); "
-            "the server's log tells whether it is still loading or failed to load."
+            "Check its name (`model`, --model) and version (`version`, --version). "
+            "The log of the server tells whether it is still loading or failed to load."
         )
 
     def _refused(self, details):
@@ -102,7 +102,10 @@ class GrpcClient(Client):
 
     Args:
         address: Address of the server, `"HOST:PORT"`.
-        *settings, **named: As in `Client`: `model`, `version`, `signature`, `timeout`.
+        model: Name of the model, as the server knows it.
+        version: Version of the model, or None for the newest.
+        signature: Name of the signature to call.
+        timeout: Seconds to wait for the answer to a request.
 
     Example:
 
@@ -112,13 +115,20 @@ class GrpcClient(Client):
     ```
     """
 
-    def __init__(self, address: str, *settings, **named):
-        super().__init__(address, *settings, **named)
+    def __init__(
+        self,
+        address: str,
+        model: str,
+        version: int | None = None,
+        signature: str = "serving_default",
+        timeout: float = 30.0,
+    ):
+        super().__init__(address, model, version, signature, timeout)
         self._api = serving_api("apis.predict_pb2")
         service = serving_api("apis.prediction_service_pb2_grpc")
         import grpc  # It comes with tensorflow-serving-api.
 
-        # The default limit, 4 MB, is for servers that one does not trust.
+        # The default limit of 4 MB is meant for servers that are not trusted.
         channel = grpc.insecure_channel(
             address, options=[("grpc.max_receive_message_length", -1)]
         )
@@ -161,11 +171,9 @@ class GrpcClient(Client):
 
 
 class RestClient(Client):
-    """Client that posts JSON to `URL/v1/models/NAME:predict`.
+    """Client that posts JSON to `ADDRESS/v1/models/NAME:predict`.
 
-    Args:
-        address: Address of the server, `"http://HOST:PORT"`.
-        *settings, **named: As in `Client`: `model`, `version`, `signature`, `timeout`.
+    It takes the arguments of `Client`; `address` is `"http://HOST:PORT"`.
 
     Example:
 
@@ -199,7 +207,7 @@ class RestClient(Client):
                 raise self._late() from error
             details = str(reason) or type(reason).__name__
             raise self._absent(details, "8501 is usual for REST") from error
-        # Several outputs come as objects, a single one as bare values.
+        # Rows are objects if there are several outputs, else bare values.
         rows = [row if isinstance(row, dict) else {"": row} for row in rows]
         if not all({"translations", ""} & set(row) for row in rows):
             raise self._refused(f"it answers with {sorted(rows[0])}")

@@ -1,9 +1,10 @@
-"""The files that `tensorflow_model_server` is started with."""
+"""Configuration files of `tensorflow_model_server`."""
 
 import os
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from keras_vqem.files import replacing
 from keras_vqem.serving.api import serving_api
@@ -14,7 +15,7 @@ MODELS, BATCHING = "models.config", "batching.config"
 def write_configuration(
     folder: str | os.PathLike,
     models: Mapping[str, str | os.PathLike],
-    **batching,
+    **batching: Any,
 ) -> list[pathlib.Path]:
     """Writes `models.config` and `batching.config` for TensorFlow Serving.
 
@@ -23,8 +24,8 @@ def write_configuration(
 
     Args:
         folder: Folder to write to.
-        models: Dict from names to base paths: the folders that hold the versions, as
-            the server sees them, such as `{"en_de": "/models/en_de"}`.
+        models: Dict from names to base paths, the folders of the versions as the
+            server sees them, such as `{"en_de": "/models/en_de"}`.
         **batching: Arguments of `write_batching`.
 
     Returns:
@@ -50,24 +51,25 @@ def write_configuration(
     config = _server_config()
     for name, path in models.items():
         _add(config, name, path)
-    written = write_batching(folder, **batching)  # first: it may refuse its arguments
+    written = write_batching(folder, **batching)  # First, since it may raise.
     return [_write_models(folder, config), written]
 
 
 def add_model(
     folder: str | os.PathLike, name: str, base_path: str | os.PathLike
 ) -> list[pathlib.Path]:
-    """Adds a model to the files of a folder, and keeps what they hold.
+    """Adds a model to the configuration files of a folder.
 
-    `batching.config` is written only if there is none.
+    Other models in `models.config` stay. `batching.config` is written only if there is
+    none.
 
     Args:
         folder: Folder with the files of `write_configuration`, or without any.
         name: Name of the model.
-        base_path: Folder that holds its versions, as the server sees it.
+        base_path: Folder of its versions, as the server sees it.
 
     Returns:
-        The paths of the two files.
+        List of the paths of the two files.
     """
     config = read_models(folder)
     if name not in [model.name for model in config.model_config_list.config]:
@@ -78,8 +80,14 @@ def add_model(
     return [_write_models(folder, config), batching]
 
 
-def read_models(folder: str | os.PathLike):
-    """The `ModelServerConfig` of a folder's `models.config`; empty if there is none.
+def read_models(folder: str | os.PathLike) -> Any:
+    """Reads the `models.config` of a folder.
+
+    Args:
+        folder: Folder of the file.
+
+    Returns:
+        A `ModelServerConfig`, empty if there is no file.
 
     Raises:
         ValueError: If the file cannot be read.
@@ -92,8 +100,8 @@ def read_models(folder: str | os.PathLike):
             text_format.Parse(path.read_text(encoding="utf-8"), config)
         except (text_format.ParseError, UnicodeDecodeError) as error:
             raise ValueError(
-                f"{path} is no configuration of TensorFlow Serving ({error}). Mend it, "
-                f"or move it away."
+                f"{path} is not a configuration of TensorFlow Serving ({error}). "
+                f"Correct it, or move it away."
             ) from error
     return config
 
@@ -110,16 +118,16 @@ def write_batching(
 
     Args:
         folder: Folder to write to.
-        max_batch_size: Largest number of rows that the server puts together. A request
-            with more is an error.
+        max_batch_size: Maximum number of rows per batch. A request with more rows
+            fails.
         batch_timeout_micros: Time in microseconds that a request waits for others.
-        num_batch_threads: Number of batches computed at a time: about as many as the
-            server has cores.
-        max_enqueued_batches: Number of batches that may wait for a thread; if there
-            are more, requests fail at once, and clients should try again later.
-        allowed_batch_sizes: Increasing numbers that end with `max_batch_size`, or
-            empty for any size. A batch is padded to the next of them: useful on
-            hardware that compiles once per size, a waste elsewhere.
+        num_batch_threads: Number of batches computed in parallel, usually the number
+            of cores of the server.
+        max_enqueued_batches: Number of batches that may wait for a thread. Beyond it,
+            requests fail at once, and clients should try again later.
+        allowed_batch_sizes: Increasing sizes that end with `max_batch_size`, or empty
+            for any size. Batches are padded to the next allowed size, which helps on
+            hardware that compiles once per size and costs time elsewhere.
 
     Returns:
         The path of the file.
@@ -155,14 +163,14 @@ def _add(config, name, path):
     # Names are part of addresses: /v1/models/en_de:predict.
     if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
         raise ValueError(
-            f"A model's name is part of addresses, received {name!r}. Use "
+            f"The name of a model is part of URLs, received {name!r}. Use only "
             "letters, digits, '_', '-' and '.'."
         )
     path = str(path)
     if not path.startswith("/") and "://" not in path:
         raise ValueError(
-            f"The base path of {name!r} must be absolute, as the server sees it; "
-            f"received {path!r}. In a container that is usually /models/{name}."
+            f"The base path of {name!r} must be absolute, as the server sees it, "
+            f"received {path!r}. In a container it is usually /models/{name}."
         )
     config.model_config_list.config.add(
         name=name, base_path=path, model_platform="tensorflow"
@@ -175,17 +183,17 @@ def _batching_text(numbers, sizes):
         least = 0 if name == "batch_timeout_micros" else 1
         if int(number) != number or number < least:
             raise ValueError(
-                f"`{name}` must be a whole number from {least}, received {number!r}."
+                f"`{name}` must be an integer of at least {least}, received {number!r}."
             )
     largest = numbers["max_batch_size"]
     if sizes and (sizes != sorted(set(sizes)) or sizes[0] < 1 or sizes[-1] != largest):
         raise ValueError(
             f"`allowed_batch_sizes` must increase and end with `max_batch_size`, "
-            f"{largest}; received {sizes}. Leave it out to allow any."
+            f"which is {largest}, received {sizes}. Leave it out to allow any size."
         )
-    # Not here, since codes have as many columns as the longest row of a batch:
-    # `enable_large_batch_splitting`, which would have to join parts of different
-    # widths, and `pad_variable_length_inputs`, which pads ids with the first of them.
+    # Codes have as many columns as the longest row of a batch. So two options are left
+    # out: `enable_large_batch_splitting` would have to join parts of different widths,
+    # and `pad_variable_length_inputs` pads ids with the first of them.
     lines = [f"{name} {{ value: {int(number)} }}" for name, number in numbers.items()]
     lines += [f"allowed_batch_sizes: {int(size)}" for size in sizes]
     return "\n".join(lines) + "\n"

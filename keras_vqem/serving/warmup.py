@@ -1,4 +1,4 @@
-"""Requests that TensorFlow Serving runs as it loads a model, before any other."""
+"""Warm-up requests, which TensorFlow Serving runs while it loads a model."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_vqem.files import replacing
 from keras_vqem.serving.api import serving_api
 
-# TensorFlow Serving looks there, and refuses to load a model with more records.
+# TensorFlow Serving reads this file, and does not load a model with more records.
 PLACE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
 MOST_RECORDS = 1000
 
@@ -25,16 +25,16 @@ def write_warmup(
 ) -> pathlib.Path:
     """Writes warm-up requests into an exported model.
 
-    The first request of each kind is slow, since TensorFlow sets up what it needs
-    only then. TensorFlow Serving sends itself the requests of this file before it
-    offers a version to clients. All rows are sent once per batch size; the last batch
-    is filled up with rows from the start.
+    The first request of each kind is slow, because TensorFlow initializes lazily.
+    TensorFlow Serving runs the requests of this file before it offers a version to
+    clients. All rows are sent once per batch size; the last batch is filled with rows
+    from the start.
 
     Args:
         folder: Folder of an exported version, such as `models/en_de/1`.
-        rows: Examples of what clients will send: strings, short and long ones, for a
-            translator; a uint8 array `[N, H, W, 3]` for a model of images.
-        batch_sizes: Numbers of rows per request, none above the `max_batch_size` of a
+        rows: Examples of inputs: short and long strings for a translator, a uint8
+            array `[N, H, W, 3]` for a model of images.
+        batch_sizes: Numbers of rows per request, at most the `max_batch_size` of a
             server with batching.
         signature: Name of a signature with a single input.
 
@@ -48,15 +48,15 @@ def write_warmup(
     rows, batch_sizes = _rows(rows), tuple(batch_sizes)
     if not batch_sizes or min(batch_sizes) < 1:
         raise ValueError(
-            f"`batch_sizes` must be numbers from 1, received {batch_sizes}. "
+            f"`batch_sizes` must be integers of at least 1, received {batch_sizes}. "
             "Leave it out for 1, 8 and 64 rows."
         )
     count = sum(math.ceil(len(rows) / size) for size in batch_sizes)
     if count > MOST_RECORDS:
         raise ValueError(
             f"{len(rows)} rows at batch sizes {batch_sizes} are {count} requests; "
-            f"TensorFlow Serving takes at most {MOST_RECORDS}. Pass fewer rows: a few "
-            "dozen of all lengths will do."
+            f"TensorFlow Serving takes at most {MOST_RECORDS}. Pass fewer rows; a few "
+            "dozen of all lengths are enough."
         )
     name, info = _single_input(folder, signature)
     requests = []
@@ -77,7 +77,7 @@ def write_warmup(
 def _rows(rows):
     if isinstance(rows, str | bytes):
         raise ValueError(
-            "`rows` must be a list of strings, received a single one. "
+            "`rows` must be a list of strings, received a single string. "
             f"Write write_warmup(folder, [{rows!r}])."
         )
     rows = list(rows)
@@ -107,14 +107,14 @@ def _single_input(folder, signature):
     }
     if len(takes.get(signature, [])) != 1:
         raise ValueError(
-            f"Warm-up needs a signature with one input; {folder} has no such "
-            f"{signature!r}. Its signatures and what they take: {takes}."
+            f"Warm-up needs a signature with one input, which {signature!r} of "
+            f"{folder} is not. Its signatures and their inputs are {takes}."
         )
     return next(iter(graph.signature_def[signature].inputs.items()))
 
 
 def _tensor(batch, info):
-    """Returns the batch as a proto. One that does not fit would stop a server."""
+    """Returns the batch as a proto. A server would not load one that does not fit."""
     dtype, shape = tf.as_dtype(info.dtype), tf.TensorShape(info.tensor_shape)
     try:
         if dtype != tf.string:
@@ -126,8 +126,8 @@ def _tensor(batch, info):
     if not fits:
         raise ValueError(
             f"The model takes {dtype.name} {shape.as_list()}, and the rows to warm up "
-            f"with are something else. Pass strings for a translator, and an array of "
-            f"the right size for a model of images."
+            f"with do not fit. Pass strings for a translator, and an array of the "
+            f"right size for a model of images."
         )
     return found
 

@@ -1,4 +1,4 @@
-"""Running a training: the run, exact resume, callbacks, distribution strategies."""
+"""Training runs with exact resume, callbacks and distribution strategies."""
 
 from keras_vqem.training.callbacks import (
     LossInBits,

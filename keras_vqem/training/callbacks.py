@@ -1,7 +1,8 @@
-"""Callbacks: BLEU of translations, one line of metrics per epoch, progress to watch.
+"""Callbacks: BLEU of translations, one line of metrics per epoch, progress.
 
-Keras hands one dict `logs` from callback to callback at the end of an epoch, and to
-its own History last. `ValidationBLEU` and `LossInBits` change it, so they go first:
+At the end of an epoch, Keras passes the same dict `logs` to one callback after
+another, and to its own History last. `ValidationBLEU` and `LossInBits` change it, so
+they come first:
 
     callbacks=[ValidationBLEU(...), keras.callbacks.TensorBoard(...), Progress(...),
                MetricsLog(...), Checkpoints(...)]
@@ -11,26 +12,31 @@ import math
 import shutil
 import sys
 import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import keras
 
 from keras_vqem.evaluation import translation_scores
+from keras_vqem.text import ParallelCorpus
+from keras_vqem.training.run_folder import RunFolder
 
 
 class ValidationBLEU(keras.callbacks.Callback):
     """Translates a corpus at the end of an epoch and adds BLEU to the logs.
 
     `val_bleu` is the BLEU of `model.translate(corpus.sources)`. List this callback
-    before those that are to see the scores.
+    before those that use the scores.
 
     Args:
-        corpus: A `keras_vqem.text.ParallelCorpus` to translate and compare with.
-        translators: Dict of other ways to translate, from a metric's name to a
+        corpus: A `keras_vqem.text.ParallelCorpus` with sources to translate and their
+            references.
+        translators: Dict of other ways to translate, from the name of a metric to a
             function that takes the model, the list of sources and the list of targets
-            and returns as many translations. `"random_codes_bleu"` is logged as
+            and returns a list of translations. `"random_codes_bleu"` is logged as
             `val_random_codes_bleu`.
-        every: Number of epochs from one translation to the next. The last epoch is
-            always followed by one.
+        every: Number of epochs from one translation to the next. There is always one
+            after the last epoch.
 
     Example:
 
@@ -48,7 +54,12 @@ class ValidationBLEU(keras.callbacks.Callback):
     [100]
     """
 
-    def __init__(self, corpus, translators=None, every=1):
+    def __init__(
+        self,
+        corpus: ParallelCorpus,
+        translators: Mapping[str, Callable] | None = None,
+        every: int = 1,
+    ):
         super().__init__()
         if every < 1:
             raise ValueError(f"`every` must be at least 1, received {every!r}.")
@@ -56,7 +67,7 @@ class ValidationBLEU(keras.callbacks.Callback):
         self.translators = {"bleu": _translate, **(translators or {})}
         self.every = every
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         done = epoch + 1
         if done % self.every and done != self.params.get("epochs"):
             return
@@ -72,26 +83,28 @@ def _translate(model, sources, targets):
 class LossInBits(keras.callbacks.Callback):
     """Logs the loss of an image model in bits, the unit of its other metrics.
 
-    Models learn in nats, and gradients stay as they are. List this callback before
-    those that are to see the logs. See `loss_in_bits`.
+    The model still learns in nats, so gradients do not change. List this callback
+    before those that use the logs. See `loss_in_bits`.
     """
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
         logs.update(loss_in_bits(logs))
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         logs.update(loss_in_bits(logs))
 
 
-def loss_in_bits(logs):
-    """Metrics with `loss` and `bottleneck_loss` turned from nats into bits.
+def loss_in_bits(logs: Mapping[str, float]) -> dict[str, float]:
+    """Converts `loss` and `bottleneck_loss` from nats to bits.
 
     Args:
         logs: Dict from names of metrics, with or without `val_` before them, to
             numbers.
 
     Returns:
-        A new dict.
+        A new dict with the same names.
 
     Example:
 
@@ -107,28 +120,28 @@ def loss_in_bits(logs):
 
 
 class MetricsLog(keras.callbacks.Callback):
-    """Writes one line per epoch to a run's `metrics.jsonl`.
+    """Writes one line per epoch to the `metrics.jsonl` of a run.
 
-    The line holds `epoch` (from 1), all logs, `epoch_seconds` and `training_seconds`,
-    the sum over all epochs of the run, those before a resume included. Both count
-    what happens from the start of an epoch to its end, validation too.
+    The line has `epoch`, counted from 1, all logs, `epoch_seconds`, the time from the
+    start of the epoch to its end with validation, and `training_seconds`, its sum over
+    all epochs of the run, also those before a resume.
 
     Args:
-        run_folder: A `keras_vqem.training.RunFolder`, started.
+        run_folder: A `keras_vqem.training.RunFolder` that was started.
     """
 
-    def __init__(self, run_folder):
+    def __init__(self, run_folder: RunFolder):
         super().__init__()
         self.run_folder = run_folder
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         lines = self.run_folder.metrics()
         self._training_seconds = lines[-1]["training_seconds"] if lines else 0.0
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._begin = time.monotonic()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         seconds = time.monotonic() - self._begin
         self._training_seconds += seconds
         self.run_folder.add_metrics(
@@ -142,24 +155,32 @@ class MetricsLog(keras.callbacks.Callback):
 
 
 class Progress(keras.callbacks.Callback):
-    """Shows how far training is; to be used with `fit(verbose=0)`.
+    """Prints the progress of training, for use with `fit(verbose=0)`.
 
-    Each epoch ends in one line with its metrics. Within an epoch, a terminal shows a
-    line that is drawn anew in its place; elsewhere (a file, a pipe) a line is printed
-    each `interval` seconds. Steps that compile do not count in estimates.
+    At the end of each epoch it prints one line with the metrics. Within an epoch it
+    updates one line on a terminal; elsewhere, such as in a file or pipe, it prints a
+    line every `interval` seconds. Estimates of the remaining time leave out steps in
+    which XLA compiles.
 
     Args:
-        epochs: The `epochs` given to `fit`.
-        steps_per_epoch: Number of steps per epoch. If None, what Keras knows, else as
-            many as the epoch before had.
-        log: Function that takes each epoch's line as well, such as `RunFolder.log`.
-        interval: Seconds between lines where there is no terminal.
+        epochs: Number of epochs that `fit` was called with.
+        steps_per_epoch: Number of steps per epoch. None takes the number that Keras
+            knows, or else that of the previous epoch.
+        log: Function that is also called with the line of each epoch, such as
+            `RunFolder.log`, or None.
+        interval: Seconds between lines if the output is not a terminal.
         compiling: Steps of the first epoch in which XLA compiles, which are announced;
-            see `first_of_each_shape`. If None, the first step, without a word.
+            see `first_of_each_shape`. None leaves the first step out of estimates and
+            announces nothing.
     """
 
     def __init__(
-        self, epochs, steps_per_epoch=None, log=None, interval=30.0, compiling=None
+        self,
+        epochs: int,
+        steps_per_epoch: int | None = None,
+        log: Callable[[str], object] | None = None,
+        interval: float = 30.0,
+        compiling: Collection[int] | None = None,
     ):
         super().__init__()
         self.epochs = epochs
@@ -168,26 +189,30 @@ class Progress(keras.callbacks.Callback):
         self.interval = interval
         self.compiling = compiling
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self._steps = self.steps_per_epoch or self.params.get("steps")
         self._compiling = {0} if self.compiling is None else set(self.compiling)
         self._shapes = 0
         self._epoch_seconds = None
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch = epoch
         self._step = 0
         self._begin = self._shown = self._last = time.monotonic()
-        self._compiled = []  # seconds of each step that compiled
-        self._timed = []  # seconds of the others, but for an epoch's first
+        self._compiled = []  # Seconds of each step that compiled.
+        self._timed = []  # Seconds of the other steps, except an epoch's first.
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
         if self.compiling is not None and batch in self._compiling:
             self._shapes += 1
             line = f"compiling shape {self._shapes} of {len(self.compiling)}"
             self._print(f"epoch {self._epoch + 1}/{self.epochs}  {line}", _terminal())
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
         self._step = batch + 1
         now = time.monotonic()
         if batch in self._compiling:
@@ -200,9 +225,9 @@ class Progress(keras.callbacks.Callback):
         self._shown = now
         self._print(self._line(logs or {}), _terminal())
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         seconds = time.monotonic() - self._begin
-        # What the next epoch will take: compiled steps take what the others do.
+        # In the next epoch, steps that compiled will take as long as the others.
         self._epoch_seconds = seconds
         if self._timed:
             saved = sum(self._compiled) - len(self._compiled) * self._per_step()
@@ -243,9 +268,9 @@ class Progress(keras.callbacks.Callback):
 
     def _print(self, line, in_place=False):
         if in_place:
-            # A line that wraps could not be drawn anew.
+            # A line that wraps could not be updated.
             line = line[: shutil.get_terminal_size().columns - 1]
-        # The escape erases what a longer line before left behind.
+        # The escape sequence erases the line before.
         start = "\r\x1b[K" if _terminal() else ""
         print(f"{start}{line}", end="" if in_place else "\n", flush=True)
 
@@ -259,7 +284,7 @@ def _metrics(logs):
 
 
 def _duration(seconds):
-    """Seconds for people: 42s, 3m05s, 2h07m."""
+    """Formats seconds: 42s, 3m05s, 2h07m."""
     seconds = round(seconds)
     if seconds < 60:
         return f"{seconds}s"

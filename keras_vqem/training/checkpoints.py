@@ -1,10 +1,13 @@
-"""Checkpoints from which training goes on bit for bit, and averages of them."""
+"""Checkpoints from which training resumes bit for bit, and averages of them."""
 
+import os
 import pathlib
 import re
 import warnings
 import zipfile
 import zlib
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,9 +15,10 @@ import tensorflow as tf
 
 from keras_vqem.files import replacing
 from keras_vqem.layers import DiscreteBottleneck
+from keras_vqem.training.run_folder import RunFolder
 
 _FILE_NAME = "epoch-{:04d}.npz"
-# What zipfile raises for files that are cut off or have flipped bytes.
+# Errors that zipfile raises for damaged files.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 _REMEDY = (
     "Build and compile the model with the arguments that the checkpoint was written "
@@ -22,23 +26,29 @@ _REMEDY = (
 )
 
 
-def save_state(model, path, epoch, step=None):
-    """Write all that training goes on from into one file, complete or not at all.
+def save_state(
+    model: keras.Model,
+    path: str | os.PathLike,
+    epoch: int,
+    step: int | None = None,
+) -> None:
+    """Writes the state of training to one file, completely or not at all.
 
-    That is every weight, every seed generator's state and every variable of the
-    optimizer. Metrics are left out: `fit` resets them when an epoch begins. Under a
-    `tf.distribute` strategy the values are those of the first replica.
+    The state consists of all weights, the states of all seed generators and all
+    variables of the optimizer. Metrics are left out, because `fit` resets them at the
+    start of an epoch. Under a `tf.distribute` strategy the values are those of the
+    first replica.
 
     Args:
-        model: A built model. One without an optimizer is saved without.
-        path: The file, ending in `.npz`.
+        model: A built model, with or without an optimizer.
+        path: File to write, ending in `.npz`.
         epoch: Number of complete epochs.
-        step: Number of optimizer steps so far; by default what the optimizer counted.
+        step: Number of optimizer steps so far. None takes the optimizer's count.
     """
     if step is None:
         step = 0
         if getattr(model, "optimizer", None) is not None:
-            # Not int(iterations): a mirrored variable does not convert.
+            # A mirrored variable cannot be converted with int(iterations).
             step = _value(model.optimizer.iterations)
     arrays = {"epoch": np.int64(epoch), "step": np.int64(step)}
     for group, variables in _state(model).items():
@@ -48,23 +58,23 @@ def save_state(model, path, epoch, step=None):
         np.savez(file, **arrays)
 
 
-def load_state(model, path):
-    """Give a model the state that `save_state` wrote, on every replica.
+def load_state(model: keras.Model, path: str | os.PathLike) -> tuple[int, int]:
+    """Restores the state that `save_state` wrote, on every replica.
 
     Args:
         model: A built model of the same architecture, compiled with the same kind of
             optimizer. Names may differ in the number that Keras adds (`dense_1`).
-        path: The file.
+        path: File to read.
 
     Returns:
-        A tuple `(epoch, step)`, as given to `save_state`. Go on with
+        A tuple `(epoch, step)`, as passed to `save_state`. Continue with
         `model.fit(..., initial_epoch=epoch)`.
 
     Raises:
-        ValueError: If the file does not fit the model. The model is then unchanged.
+        ValueError: If the file does not fit the model, which is then unchanged.
     """
     with np.load(path) as file:
-        # All is read and checked before the first is assigned.
+        # All values are read and checked before the first one is assigned.
         pairs = [
             (variable, _read(file, key, variable, path))
             for group, variables in _state(model).items()
@@ -76,19 +86,23 @@ def load_state(model, path):
     return epoch, step
 
 
-def average_weights(model, paths, last_only=None):
-    """Set the weights of a model to their mean over several checkpoints.
+def average_weights(
+    model: keras.Model,
+    paths: Iterable[str | os.PathLike],
+    last_only: Callable[[str], bool] | None = None,
+) -> None:
+    """Sets the weights of a model to their mean over several checkpoints.
 
-    Only floating-point weights are averaged. Seeds and the optimizer stay as they are
-    in the model, which need not be compiled.
+    Only floating-point weights are averaged. Seeds and optimizer of the model do not
+    change; the model need not be compiled.
 
     Args:
-        model: A built model of the checkpoints' architecture.
-        paths: The files, oldest first, such as `list_checkpoints(folder)[-10:]`.
-        last_only: Function from a weight's path, such as `"bottleneck/ema/vectors"`,
-            to whether its value is taken from the last checkpoint alone. By default
-            that is so for the `codebook_weights` of all bottlenecks, however deep
-            they lie in the model.
+        model: A built model with the architecture of the checkpoints.
+        paths: Files, oldest first, such as `list_checkpoints(folder)[-10:]`.
+        last_only: Function that takes the path of a weight, such as
+            `"bottleneck/ema/vectors"`, and returns whether to take its value from the
+            last checkpoint alone. None does so for the `codebook_weights` of all
+            bottlenecks in the model, at any depth.
 
     Raises:
         ValueError: If there are no paths, or a file does not fit the model.
@@ -96,7 +110,7 @@ def average_weights(model, paths, last_only=None):
     paths = list(paths)
     if not paths:
         raise ValueError(
-            "`paths` is empty: there is no checkpoint to average. Give the files that "
+            "`paths` is empty: there is no checkpoint to average. Pass files that "
             "`Checkpoints` wrote, for example list_checkpoints(folder)[-10:]."
         )
     weights = model.weights
@@ -108,7 +122,7 @@ def average_weights(model, paths, last_only=None):
         keras.backend.is_float_dtype(weight.dtype) and id(weight) not in kept
         for weight in weights
     ]
-    # One checkpoint in memory at a time; float64 so that the order hardly matters.
+    # Only one checkpoint is in memory at a time. In float64 the order hardly matters.
     totals = [0.0] * len(weights)
     for path in paths:
         with np.load(path) as file:
@@ -123,8 +137,8 @@ def average_weights(model, paths, last_only=None):
         weight.assign(value)
 
 
-def list_checkpoints(folder):
-    """The files that `Checkpoints` wrote into a folder, oldest first."""
+def list_checkpoints(folder: str | os.PathLike) -> list[pathlib.Path]:
+    """Returns the files that `Checkpoints` wrote to a folder, oldest first."""
     epochs = {}
     for path in pathlib.Path(folder).glob("epoch-*.npz"):
         if match := re.fullmatch(r"epoch-(\d+)", path.stem):
@@ -132,15 +146,14 @@ def list_checkpoints(folder):
     return sorted(epochs, key=epochs.get)
 
 
-def latest(folder):
-    """The newest checkpoint in a folder that is whole, or None.
+def latest(folder: str | os.PathLike) -> pathlib.Path | None:
+    """Finds the newest checkpoint in a folder that is not damaged.
 
     Args:
-        folder: Where `Checkpoints` writes. Damaged files in it are skipped with a
-            warning.
+        folder: Folder of `Checkpoints`. Damaged files are skipped with a warning.
 
     Returns:
-        A path, or None where there is no whole checkpoint.
+        Path of the file, or None if there is none.
     """
     for path in reversed(list_checkpoints(folder)):
         try:
@@ -151,24 +164,23 @@ def latest(folder):
         if damaged is None:
             return path
         warnings.warn(
-            f"{path} is damaged ({damaged}) and skipped in favour of the checkpoint "
-            f"before it.",
+            f"{path} is damaged ({damaged}). The checkpoint before it is used instead.",
             stacklevel=2,
         )
     return None
 
 
-def resume(model, run_folder):
-    """Take up a run where its last whole checkpoint left it.
+def resume(model: keras.Model, run_folder: RunFolder) -> int:
+    """Restores the last checkpoint of a run that is not damaged.
 
     Args:
-        model: The built and compiled model.
-        run_folder: A `keras_vqem.training.RunFolder`, started. Metrics of epochs
-            after the checkpoint are removed from it.
+        model: A built and compiled model.
+        run_folder: A `keras_vqem.training.RunFolder` that was started. The metrics of
+            epochs after the checkpoint are removed from it.
 
     Returns:
-        The number of complete epochs, for `fit(initial_epoch=...)`; 0 where there is
-        no checkpoint.
+        Number of complete epochs, for `fit(initial_epoch=...)`, or 0 if there is no
+        checkpoint.
     """
     path = latest(run_folder.checkpoints)
     epoch, step = (0, 0) if path is None else load_state(model, path)
@@ -178,32 +190,33 @@ def resume(model, run_folder):
     return epoch
 
 
-def save_model(model, path):
-    """Write `model.save(path)`, complete or not at all.
+def save_model(model: keras.Model, path: str | os.PathLike) -> None:
+    """Saves a model to a file, completely or not at all.
 
     Args:
         model: A Keras model.
-        path: The file, ending in `.keras`.
+        path: File to write, ending in `.keras`.
     """
     if pathlib.Path(path).suffix != ".keras":
         raise ValueError(
-            f"A saved model's name must end in .keras, received {str(path)!r}."
+            f"The file name of a saved model must end in .keras, received "
+            f"{str(path)!r}."
         )
     with replacing(path) as temporary:
         model.save(temporary)
 
 
 class Checkpoints(keras.callbacks.Callback):
-    """Saves the whole state of training after each epoch.
+    """Saves the state of training after each epoch.
 
-    `epoch-0012.npz` is the state after 12 complete epochs. List this callback last:
-    what others write about an epoch is then there before its checkpoint is, and a run
-    that is killed between the two does the epoch again.
+    `epoch-0012.npz` is the state after 12 complete epochs. List this callback last, so
+    that other callbacks write their results of an epoch before its checkpoint exists.
+    A run that is killed in between then repeats the epoch.
 
     Args:
-        folder: Where to write, created if missing.
-        keep: How many checkpoints to keep. The oldest beyond them are removed, after
-            the new one is complete.
+        folder: Folder to write to, created if missing.
+        keep: Number of checkpoints to keep. Older ones are removed once the new one is
+            complete.
 
     Example:
 
@@ -222,17 +235,17 @@ class Checkpoints(keras.callbacks.Callback):
     (3, 3)
     """
 
-    def __init__(self, folder, keep=10):
+    def __init__(self, folder: str | os.PathLike, keep: int = 10):
         super().__init__()
         if keep < 1:
             raise ValueError(f"`keep` must be at least 1, received {keep!r}.")
         self.folder = pathlib.Path(folder)
         self.keep = keep
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         done = epoch + 1
         path = self.folder / _FILE_NAME.format(done)
         save_state(self.model, path, done)
@@ -241,7 +254,7 @@ class Checkpoints(keras.callbacks.Callback):
 
 
 def _state(model):
-    """All variables of a model by group; the weights can be read on their own."""
+    """Returns all variables of a model by group."""
     if not model.built:
         raise ValueError(
             f"The model {model.name!r} has no weights yet. Build it first: call it on "
@@ -251,7 +264,7 @@ def _state(model):
     ids = {id(weight) for weight in weights}
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and not optimizer.built:
-        # Else only `fit` would make its variables.
+        # Otherwise only `fit` would create its variables.
         with model.distribute_strategy.scope():
             optimizer.build(model.trainable_variables)
     return {
@@ -271,43 +284,44 @@ def _codebook_ids(model):
 
 
 def _value(variable):
-    # By way of a tensor, which for a mirrored variable is that of the first replica.
+    # The tensor of a mirrored variable is that of the first replica.
     return tf.convert_to_tensor(variable.value).numpy()
 
 
 def _matched(file, group, variables, path):
-    """Pair the keys of a file with variables; fail at the first that differ."""
+    """Pairs the keys of a file with variables, or raises if they do not match."""
     keys = sorted(key for key in file.files if key.startswith(f"{group}/"))
     for position, (key, variable) in enumerate(zip(keys, variables, strict=False)):
         saved = key.split("/", 2)[2]
         if _plain(saved) != _plain(variable.path):
             raise ValueError(
                 f"{path} does not fit the model: number {position} of its {group} is "
-                f"{saved!r}, the model has {variable.path!r} there. {_REMEDY}"
+                f"{saved!r}, but the model has {variable.path!r}. {_REMEDY}"
             )
     if len(keys) != len(variables):
         raise ValueError(
-            f"{path} does not fit the model: it has {len(keys)} {group}, the model "
-            f"has {len(variables)}. {_REMEDY}"
+            f"{path} does not fit the model: it has {len(keys)} {group}, but the "
+            f"model has {len(variables)}. {_REMEDY}"
         )
     return list(zip(keys, variables, strict=True))
 
 
 def _plain(path):
-    """A variable's path without what Keras adds depending on what was made before."""
-    # Numbers tell equal names apart; a loss-scaling optimizer's name goes before its
-    # inner optimizer's only if a first step builds both.
+    """Returns a variable's path without parts that depend on earlier variables."""
+    # Keras numbers equal names. It puts the name of a loss-scaling optimizer before
+    # that of its inner optimizer only if a first step builds both.
     path = re.sub(r"_\d+(?=[_/]|$)", "", path)
     return path.removeprefix("loss_scale_optimizer/")
 
 
 def _read(file, key, variable, path):
     value = file[key]
-    if value.dtype.kind == "V":  # bfloat16, which NumPy's format stores as bytes
+    if value.dtype.kind == "V":  # NumPy's format stores bfloat16 as bytes.
         value = value.view(_value(variable).dtype)
     if value.shape != tuple(variable.shape):
         raise ValueError(
             f"{path} does not fit the model: {variable.path!r} has shape "
-            f"{value.shape} in it, {tuple(variable.shape)} in the model. {_REMEDY}"
+            f"{value.shape} in the file, but {tuple(variable.shape)} in the model. "
+            f"{_REMEDY}"
         )
     return value

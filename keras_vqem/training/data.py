@@ -1,16 +1,36 @@
-"""What a run asks of its data: a fingerprint, the shapes, a set to validate on."""
+"""Functions that a run needs for its data: fingerprint, shapes, validation set."""
 
 import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 
 
-def fingerprint(batches):
-    """The SHA-256 hash of all batches of the first epoch.
+class Batches(Protocol):
+    """Training data of a run, such as `TokenBatches` or `ArrayBatches`."""
+
+    steps_per_epoch: int
+
+    def epoch(self, number: int) -> Iterator[dict[str, np.ndarray]]:
+        """Yields the batches of an epoch, counted from 0."""
+
+    def dataset(self, first_epoch: int = 0) -> tf.data.Dataset:
+        """Returns the batches of one epoch after another."""
+
+    def summary(self) -> str:
+        """Returns a text about the batches."""
+
+
+def fingerprint(batches: Batches) -> str:
+    """Computes the SHA-256 hash of all batches of the first epoch.
 
     Args:
         batches: Object whose `epoch(0)` yields dicts of arrays.
+
+    Returns:
+        The hash in hexadecimal digits.
     """
     found = hashlib.sha256()
     for batch in batches.epoch(0):
@@ -21,17 +41,17 @@ def fingerprint(batches):
     return found.hexdigest()
 
 
-def first_of_each_shape(batches, epoch=0):
-    """Steps of an epoch whose batch has a shape that none before it had.
+def first_of_each_shape(batches: Batches, epoch: int = 0) -> list[int]:
+    """Finds the steps of an epoch whose batch has a new shape.
 
-    In the first epoch of a process these are the steps in which XLA compiles.
+    In the first epoch of a process, XLA compiles in these steps.
 
     Args:
         batches: Object whose `epoch(number)` yields dicts of arrays.
-        epoch: Number of the epoch, counting from 0.
+        epoch: Number of the epoch, counted from 0.
 
     Returns:
-        A list of step numbers, counting from 0.
+        A list of step numbers, counted from 0.
 
     Example:
 
@@ -50,8 +70,12 @@ def first_of_each_shape(batches, epoch=0):
     return list(seen.values())
 
 
-def validation_set(arrays, batch_size):
-    """A finite dataset of arrays, in order, without a last batch that is not full.
+def validation_set(
+    arrays: Mapping[str, np.ndarray], batch_size: int
+) -> tf.data.Dataset:
+    """Returns arrays as a finite dataset of full batches, in order.
+
+    Examples that do not fill a last batch are left out.
 
     Args:
         arrays: Dict of arrays with one row per example.
@@ -61,7 +85,7 @@ def validation_set(arrays, batch_size):
         A `tf.data.Dataset` of dicts, for `fit(validation_data=...)`.
 
     Raises:
-        ValueError: If there are fewer examples than one batch takes.
+        ValueError: If there are fewer examples than `batch_size`.
     """
     number = len(next(iter(arrays.values())))
     if number < batch_size:

@@ -1,8 +1,8 @@
-"""Distillation: a training set whose targets a teacher has written.
+"""Distillation: a training set with targets written by a teacher.
 
-The sources are cut into shards, which may be translated by different processes. Each
-shard appends its lines to a file of its own, so that a killed process loses no more
-than a chunk; when all are complete they are joined.
+The sources are divided into shards, which different processes can translate. Each
+shard appends its lines to its own file, so that a killed process loses at most one
+chunk. When all shards are complete, they are joined.
 """
 
 import contextlib
@@ -11,7 +11,8 @@ import json
 import os
 import pathlib
 import time
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from keras_vqem.files import write_json
 from keras_vqem.text import ParallelCorpus, TranslationData
@@ -19,7 +20,13 @@ from keras_vqem.text.lines import one_line
 
 
 class Distilled(NamedTuple):
-    """What `join` made: the folder's data, and how many lines kept their target."""
+    """Result of `join`.
+
+    Attributes:
+        data: The new `TranslationData`.
+        lines: Number of training pairs.
+        kept: Number of training pairs that kept their own target.
+    """
 
     data: TranslationData
     lines: int
@@ -27,18 +34,18 @@ class Distilled(NamedTuple):
 
 
 class Shard:
-    """One of `count` parts of the training sources, and the file of its outputs.
+    """One of `count` parts of the training sources, with a file of translations.
 
     Args:
-        output: Folder of the distilled data; shards lie in `shards/` within.
-        number: From 1 to `count`.
-        count: The number of shards.
+        output: Folder of the distilled data. Shards are in its folder `shards`.
+        number: Number of the shard, from 1 to `count`.
+        count: Number of shards.
     """
 
-    def __init__(self, output, number=1, count=1):
+    def __init__(self, output: str | os.PathLike, number: int = 1, count: int = 1):
         if not 1 <= number <= count:
             raise ValueError(
-                f"Shard {number}/{count} does not exist. They are 1/{count} to "
+                f"Shard {number}/{count} does not exist. Choose one of 1/{count} to "
                 f"{count}/{count}."
             )
         self.number, self.count = number, count
@@ -46,28 +53,39 @@ class Shard:
         self.path = folder / f"{number}-of-{count}.txt"
         self.settings_path = folder / f"{number}-of-{count}.json"
 
-    def part(self, lines):
-        """The lines that belong to this shard."""
+    def part(self, lines: Sequence[str]) -> Sequence[str]:
+        """Returns the lines that belong to this shard, given those of all shards."""
         start = len(lines) * (self.number - 1) // self.count
         return lines[start : len(lines) * self.number // self.count]
 
-    def outputs(self):
-        """The complete lines written so far, a list of strings."""
+    def outputs(self) -> list[str]:
+        """Returns the complete lines written so far."""
         if not self.path.exists():
             return []
-        # What follows the last line end is nothing, or a line that was torn.
+        # After the last line end there is nothing, or an incomplete line.
         return self.path.read_bytes().decode("utf-8", "replace").split("\n")[:-1]
 
-    def translate(self, translate, sources, settings, chunk_lines=1024, log=print):
-        """Translates what is not translated yet.
+    def translate(
+        self,
+        translate: Callable[[Sequence[str]], Sequence[str]],
+        sources: Sequence[str],
+        settings: Mapping[str, Any],
+        chunk_lines: int = 1024,
+        log: Callable[[str], object] = print,
+    ) -> None:
+        """Translates the lines of the shard that are not translated yet.
 
         Args:
-            translate: Function from a list of strings to a list of as many.
+            translate: Function from a list of strings to a list of the same length.
             sources: All training sources.
-            settings: Dict of what the outputs depend on, such as the hash of the
-                model; a shard that was begun with others is not continued.
-            chunk_lines: How many lines are translated and written at a time.
-            log: Function that takes a line of progress, each ten seconds or so.
+            settings: Dict of everything that the translations depend on, such as the
+                hash of the model. A shard is continued only with the same settings.
+            chunk_lines: Number of lines translated and written at a time.
+            log: Function that takes a line of progress about every ten seconds.
+
+        Raises:
+            RuntimeError: If another process works on the shard.
+            ValueError: If the shard was started with other settings or sources.
         """
         sources = self.part(sources)
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +95,7 @@ class Shard:
             if done > len(sources):
                 raise ValueError(
                     f"{self.path} has {done} lines for {len(sources)} sources. Remove "
-                    f"it to begin the shard anew."
+                    f"it to start the shard again."
                 )
             content = self.path.read_bytes()
             file.truncate(content.rfind(b"\n") + 1)
@@ -87,7 +105,7 @@ class Shard:
                 texts = translate(chunk)
                 if len(texts) != len(chunk):
                     raise ValueError(
-                        f"The translator gave {len(texts)} lines for {len(chunk)}."
+                        f"`translate` returned {len(texts)} lines for {len(chunk)}."
                     )
                 lines = "".join(one_line(text) + "\n" for text in texts)
                 file.write(lines.encode("utf-8", "replace"))
@@ -106,13 +124,13 @@ class Shard:
 
     @contextlib.contextmanager
     def _alone(self, file):
-        """Keeps a second process out of the file; the system ends it with ours."""
+        """Locks the file against other processes, until it is closed."""
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise RuntimeError(
-                f"Another process works on {self.path}. Wait for it, or choose "
-                f"another shard."
+                f"Another process is writing {self.path}. Wait for it to end, or "
+                f"choose another shard."
             ) from error
         yield
 
@@ -121,47 +139,49 @@ class Shard:
         if not self.settings_path.exists():
             if self.path.stat().st_size:
                 raise ValueError(
-                    f"{self.path} has lines, but {self.settings_path.name}, which says "
-                    f"what wrote them, is missing. Remove it to begin the shard anew."
+                    f"{self.path} has lines, but {self.settings_path.name}, which has "
+                    f"their settings, is missing. Remove the lines to start the shard "
+                    f"again."
                 )
             write_json(self.settings_path, settings)
         before = self.settings()
         differing = [
-            f"  {key}: begun with {before.get(key)!r}, received {settings.get(key)!r}"
+            f"  {key}: started with {before.get(key)!r}, received {settings.get(key)!r}"
             for key in sorted({*before, *settings})
             if before.get(key) != settings.get(key)
         ]
         if differing:
             raise ValueError(
-                f"{self.path} was begun with other settings:\n"
+                f"{self.path} was started with other settings:\n"
                 + "\n".join(differing)
-                + "\nGo on with those, or choose another output folder."
+                + "\nContinue with those settings, or choose another output folder."
             )
 
-    def settings(self):
-        """The settings the shard was begun with; None if it was not begun."""
+    def settings(self) -> dict[str, Any] | None:
+        """Returns the settings of the shard, or None if it was not started."""
         if not self.settings_path.exists():
             return None
         return json.loads(self.settings_path.read_text())
 
 
-def join(data, output, count=1):
-    """Makes a data folder of complete shards; the rest is copied from `data`.
+def join(
+    data: TranslationData, output: str | os.PathLike, count: int = 1
+) -> Distilled | None:
+    """Makes a data folder of complete shards, with the other splits of `data`.
 
-    A source for which the teacher wrote nothing keeps its own target; if it wrote
-    nothing at all, there is nothing to join.
+    A source with an empty translation keeps its own target.
 
     Args:
         data: `TranslationData` whose training sources were translated.
         output: Folder of the shards, and of the new data.
-        count: The number of shards.
+        count: Number of shards.
 
     Returns:
-        A `Distilled`, or None if shards are not complete yet.
+        A `Distilled`, or None if a shard is not complete yet.
 
     Raises:
-        ValueError: If the shards are not of this data or differ in their settings, or
-            if all translations are empty.
+        ValueError: If a shard does not fit the data, if the settings of shards
+            differ, or if all translations are empty.
     """
     train = data.corpus("train")
     shards = [Shard(output, number, count) for number in range(1, count + 1)]
@@ -172,12 +192,13 @@ def join(data, output, count=1):
         if len(part) > len(shard.part(train.sources)):
             raise ValueError(
                 f"{shard.path} has {len(part)} lines for "
-                f"{len(shard.part(train.sources))} sources: it is not of this data."
+                f"{len(shard.part(train.sources))} sources, so it was made from other "
+                f"data. Remove it, or pass its data."
             )
         if shard.settings() != shards[0].settings():
             raise ValueError(
-                f"{shard.path} and {shards[0].path} were made with different settings: "
-                f"compare the .json files beside them, and remove one."
+                f"{shard.path} and {shards[0].path} were made with different settings. "
+                f"Compare the .json files beside them, and remove one."
             )
     outputs = [text for part in parts for text in part]
     targets = [
@@ -198,7 +219,7 @@ def join(data, output, count=1):
             output, data.source, data.target, data.tokenizer, splits
         )
     except FileExistsError:
-        # The process of another shard was first.
+        # The process of another shard has joined them already.
         made = TranslationData(output)
         if made.corpus("train").targets != targets:
             raise

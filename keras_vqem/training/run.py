@@ -1,9 +1,13 @@
-"""Run: one training, from its devices and seeds to the saved model."""
+"""Run: one training run, from devices and seeds to the saved model."""
 
 import contextlib
 import importlib.util
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import keras
+import tensorflow as tf
 
 from keras_vqem.training.callbacks import MetricsLog, Progress
 from keras_vqem.training.checkpoints import (
@@ -13,7 +17,7 @@ from keras_vqem.training.checkpoints import (
     save_model,
 )
 from keras_vqem.training.checkpoints import resume as resume_run
-from keras_vqem.training.data import fingerprint, first_of_each_shape
+from keras_vqem.training.data import Batches, fingerprint, first_of_each_shape
 from keras_vqem.training.run_folder import RunFolder
 from keras_vqem.training.strategies import strategy_scope
 
@@ -21,21 +25,21 @@ from keras_vqem.training.strategies import strategy_scope
 class Run:
     """A training run: enter it, build data and model, call `fit`.
 
-    Whatever has to come first happens when the `with` block is entered, in this
-    order: devices are set up, random seeds are set, the folder is claimed. The scope
-    of the distribution strategy is open from there until `fit`, so a model is built
-    and compiled as it is without a strategy. If the block fails before the first
-    epoch is complete, the folder is free for another run.
+    Entering the `with` block sets up devices, then sets random seeds, then claims the
+    folder. It also opens the scope of the distribution strategy, until `fit`, so the
+    code that builds and compiles the model is the same with and without a strategy. If
+    the block fails before the first epoch is complete, the folder is free for another
+    run.
 
     Args:
         path: Folder of the run; see `keras_vqem.training.RunFolder` for its files.
         seed: Seed of weights and noise.
         strategy: Name of the distribution strategy: `"none"`, `"mirrored"` or
             `"mirrored:N"`; see `keras_vqem.training.strategy_scope`.
-        resume: Whether to continue the run in the folder. Where there is none, a new
-            run starts.
-        arguments: Dict of the settings that make the run what it is, recorded in
-            `config.json`. A run is resumed only with the settings it has.
+        resume: Whether to resume the run in the folder. If there is none, a new run
+            starts.
+        arguments: Dict of the settings of the run, written to `config.json`. A run can
+            only be resumed with the same settings.
         may_differ: Names of settings that may change when a run is resumed.
 
     Attributes:
@@ -67,12 +71,12 @@ class Run:
 
     def __init__(
         self,
-        path,
-        seed=0,
-        strategy="none",
-        resume=False,
-        arguments=None,
-        may_differ=(),
+        path: str | os.PathLike,
+        seed: int = 0,
+        strategy: str = "none",
+        resume: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+        may_differ: Iterable[str] = (),
     ):
         self.folder = RunFolder(path)
         self.path = self.folder.path
@@ -85,8 +89,7 @@ class Run:
         self._saved = "model"
 
     def __enter__(self):
-        # In this order: devices are set up once, and seeding resets TensorFlow's
-        # kernels.
+        # Devices come first, since TensorFlow sets them up only once.
         strategy = strategy_scope(self.strategy)
         self.num_replicas = strategy.num_replicas_in_sync
         keras.utils.set_random_seed(self.seed)
@@ -109,24 +112,24 @@ class Run:
         if error is not None:
             self.folder.take_back()
 
-    def log(self, line):
-        """Print a line, and append it to `log.txt`."""
+    def log(self, line: str) -> None:
+        """Prints a line, and appends it to `log.txt`."""
         print(line, flush=True)
         self.folder.log(line)
 
     def fit(
         self,
-        model,
-        batches,
-        epochs,
-        validation_data=None,
-        callbacks=(),
-        average=1,
-    ):
-        """Train the model, or continue where the resumed run stopped, and save it.
+        model: keras.Model,
+        batches: Batches,
+        epochs: int,
+        validation_data: tf.data.Dataset | None = None,
+        callbacks: Iterable[keras.callbacks.Callback] = (),
+        average: int = 1,
+    ) -> keras.callbacks.History:
+        """Trains the model, or continues a resumed run, and saves the model.
 
-        After each epoch a checkpoint and a line of metrics are written. At the end the
-        model has the mean of its weights over the last checkpoints, and is saved as
+        Each epoch writes a checkpoint and a line of metrics. At the end, the weights of
+        the model are the mean of the last checkpoints, and the model is saved as
         `model.keras`.
 
         Args:
@@ -137,12 +140,12 @@ class Run:
                 batches are those it was started with.
             epochs: Number of epochs of the whole run.
             validation_data: Dataset to evaluate on after each epoch, or None.
-            callbacks: Keras callbacks that see an epoch's logs before they are
+            callbacks: Keras callbacks. They see the logs of an epoch before these are
                 written, and may add to them.
             average: Number of checkpoints to average at the end.
 
         Returns:
-            The `History` of `model.fit`, of the epochs since the start or the resume.
+            The `History` of `model.fit`, with the epochs since the start or resume.
         """
         if average < 1:
             raise ValueError(f"`average` must be at least 1, received {average}.")
@@ -151,7 +154,7 @@ class Run:
         folder.remember(
             "data",
             fingerprint(batches),
-            "Restore the data that it was started with, or begin a new run.",
+            "Restore the data that it was started with, or start a new run.",
         )
         folder.log("batches\n" + batches.summary())
         print(batches.summary(), flush=True)
@@ -183,8 +186,8 @@ class Run:
         self.log(f"saved {path}: {self._saved}")
         return history
 
-    def report(self, measured):
-        """Print and log what was measured of the saved model.
+    def report(self, measured: Mapping[str, float]) -> None:
+        """Prints and logs measurements of the saved model.
 
         Args:
             measured: Dict from names to numbers.
@@ -193,7 +196,7 @@ class Run:
         self.log(f"{self._saved}: {values}")
 
     def _tensorboard(self):
-        # TensorFlow does not bring it along, and a run is complete without it.
+        # TensorFlow does not install it, and a run does not need it.
         if importlib.util.find_spec("tensorboard") is None:
             self.log("no TensorBoard events: pip install 'keras-vqem[recipes]'")
             return []

@@ -1,9 +1,12 @@
-"""RunFolder: what a training run writes down, and how it is taken up again."""
+"""RunFolder: the files of a training run, and how a run is resumed."""
 
 import datetime
 import json
+import os
 import pathlib
 import platform
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -13,15 +16,15 @@ from keras_vqem.files import read_json_lines, replacing, write_json
 
 
 class RunFolder:
-    """The folder of one training run.
+    """Folder of one training run.
 
-    - `config.json`: the arguments of the run, and the versions it ran with;
-    - `log.txt`: lines to read;
-    - `metrics.jsonl`: one JSON object per epoch, `epoch` counting from 1;
-    - `checkpoints/`: see `keras_vqem.training.Checkpoints`.
+    - `config.json`: arguments of the run, and versions of the packages.
+    - `log.txt`: log, with date and time of each line.
+    - `metrics.jsonl`: one JSON object per epoch, with `epoch` counted from 1.
+    - `checkpoints`: folder of `keras_vqem.training.Checkpoints`.
 
     Args:
-        path: The folder. It is created by `start`.
+        path: Folder of the run, created by `start`.
 
     Example:
 
@@ -38,30 +41,35 @@ class RunFolder:
     [{'epoch': 1, 'loss': 0.5}]
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | os.PathLike):
         self.path = pathlib.Path(path)
         self.config_path = self.path / "config.json"
         self.log_path = self.path / "log.txt"
         self.metrics_path = self.path / "metrics.jsonl"
         self.checkpoints = self.path / "checkpoints"
 
-    def start(self, arguments, resume=False, may_differ=()):
-        """Begin a run here, or go on with the one that is here.
+    def start(
+        self,
+        arguments: Mapping[str, Any],
+        resume: bool = False,
+        may_differ: Iterable[str] = (),
+    ) -> bool:
+        """Starts a run in the folder, or resumes the one that is there.
 
         Args:
-            arguments: Dict of the run's arguments, for `config.json`. What JSON does
-                not know (a path, say) is stored as its `str`.
-            resume: Whether to go on with an existing run. Where there is none, one
-                begins: the same command starts a run and takes it up again.
-            may_differ: Names of arguments that may change from start to start, such
+            arguments: Dict of the run's arguments, written to `config.json`. Values
+                that JSON cannot hold, such as paths, are stored as strings.
+            resume: Whether to resume an existing run. If there is none, a new run
+                starts, so the same command starts and resumes a run.
+            may_differ: Names of arguments that may change when a run is resumed, such
                 as `"epochs"`.
 
         Returns:
-            Whether a run was here before.
+            Whether a run was resumed.
 
         Raises:
-            FileExistsError: If a run is here and `resume` is False.
-            ValueError: If the run here has other arguments.
+            FileExistsError: If the folder has a run and `resume` is False.
+            ValueError: If the run in the folder has other arguments.
         """
         config = {
             "arguments": json.loads(json.dumps(dict(arguments), default=str)),
@@ -72,8 +80,8 @@ class RunFolder:
         if exists:
             if not resume:
                 raise FileExistsError(
-                    f"{self.path} holds a run already. Use --resume (resume=True) to "
-                    f"go on with it, or choose another folder."
+                    f"{self.path} already holds a run. Use --resume (resume=True) to "
+                    f"continue it, or choose another folder."
                 )
             before = self.config()
             self._check_arguments(
@@ -93,11 +101,8 @@ class RunFolder:
             self.log(note)
         return exists
 
-    def take_back(self):
-        """Undo a start that led to nothing, so that another can begin here.
-
-        A run that has metrics or checkpoints stays as it is.
-        """
+    def take_back(self) -> None:
+        """Frees the folder for another run, unless it has metrics or checkpoints."""
         if not self.metrics() and not any(self.checkpoints.iterdir()):
             self.config_path.unlink()
 
@@ -115,16 +120,16 @@ class RunFolder:
                 + "\nResume with the arguments of the run, or choose another folder."
             )
 
-    def remember(self, name, value, remedy):
-        """Keep a fact about the run; when it is resumed, check that it still holds.
+    def remember(self, name: str, value: Any, remedy: str) -> None:
+        """Records a fact about the run, or checks it when the run is resumed.
 
         Args:
-            name: Of the fact.
-            value: What JSON can hold.
-            remedy: What to do where the run was started with another value.
+            name: Name of the fact.
+            value: Value that JSON can hold.
+            remedy: Sentence for the error message if the values differ.
 
         Raises:
-            ValueError: If the run has another value.
+            ValueError: If the run was started with another value.
         """
         config = self.config()
         before = config["facts"].setdefault(name, value)
@@ -135,30 +140,30 @@ class RunFolder:
             )
         write_json(self.config_path, config)
 
-    def config(self):
-        """The content of `config.json`: dicts `arguments`, `versions` and `facts`."""
+    def config(self) -> dict[str, dict[str, Any]]:
+        """Returns the dicts `arguments`, `versions` and `facts` of `config.json`."""
         return json.loads(self.config_path.read_text())
 
-    def log(self, line):
-        """Append a line to `log.txt`, with date and time before it."""
+    def log(self, line: str) -> None:
+        """Appends a line to `log.txt`, with date and time before it."""
         now = datetime.datetime.now().isoformat(sep=" ", timespec="seconds")
         with open(self.log_path, "a", encoding="utf-8") as file:
             file.write(f"{now} {line}\n")
 
-    def add_metrics(self, metrics):
-        """Append the dict `metrics`, which must have `epoch`, to `metrics.jsonl`."""
+    def add_metrics(self, metrics: Mapping[str, float]) -> None:
+        """Appends the dict `metrics`, which must have `epoch`, to `metrics.jsonl`."""
         with open(self.metrics_path, "a", encoding="utf-8") as file:
             file.write(json.dumps(metrics) + "\n")
 
-    def metrics(self):
-        """The dicts in `metrics.jsonl`, without a last line that was cut off."""
+    def metrics(self) -> list[dict[str, float]]:
+        """Returns the dicts in `metrics.jsonl`, without an incomplete last line."""
         return read_json_lines(self.metrics_path)
 
-    def rewind(self, epoch):
-        """Forget the metrics of epochs after `epoch`, whose checkpoint was restored.
+    def rewind(self, epoch: int) -> None:
+        """Removes the metrics of epochs after a restored checkpoint.
 
         Args:
-            epoch: The number of complete epochs.
+            epoch: Number of complete epochs of the checkpoint.
         """
         self._keep_metrics(line for line in self.metrics() if line["epoch"] <= epoch)
 
@@ -178,7 +183,7 @@ def _versions():
 
 
 def _differing(before, now):
-    # An argument that is not given is None, as it was before there was such a one.
+    # A missing argument counts as None, so runs of older versions can be resumed.
     return [key for key in {**before, **now} if before.get(key) != now.get(key)]
 
 

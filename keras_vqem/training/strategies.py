@@ -1,25 +1,26 @@
-"""Distribution strategies by name, as a recipe's argument gives them."""
+"""strategy_scope: distribution strategies by name."""
 
 import re
 
 import tensorflow as tf
 
 
-def strategy_scope(name):
-    """The `tf.distribute` strategy of a name.
+def strategy_scope(name: str) -> tf.distribute.Strategy:
+    """Returns the `tf.distribute` strategy with a given name.
 
     Args:
-        name: `"none"`: one device. `"mirrored"`: a replica on each GPU, or on each
-            logical CPU device where there is no GPU (one unless configured).
-            `"mirrored:2"`: two replicas, on the first two GPUs, or on two logical CPU
-            devices, which are set up here if they can still be.
+        name: Name of the strategy. `"none"` is one device. `"mirrored"` is one replica
+            per GPU, or without GPUs one per logical CPU device (one unless
+            configured). `"mirrored:N"`, such as `"mirrored:2"`, is N replicas on the
+            first N GPUs, or without GPUs on N logical CPU devices, which are set up
+            if necessary.
 
     Returns:
         A strategy. Build and compile the model within its `scope()`.
 
     Raises:
-        ValueError: If the name is another, or there are fewer GPUs.
-        RuntimeError: If TensorFlow has set up its CPU devices before, and too few.
+        ValueError: If the name is unknown, or there are too few GPUs.
+        RuntimeError: If TensorFlow has already set up too few CPU devices.
 
     Example:
 
@@ -54,7 +55,7 @@ def strategy_scope(name):
 
 
 def _logical_cpus(name, count):
-    """See to `count` logical CPU devices (None: those that are); their number."""
+    """Sets up at least `count` logical CPU devices and returns the number to use."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     available = len(tf.config.get_logical_device_configuration(cpu) or [None])
     if count is None or count <= available:
@@ -65,8 +66,8 @@ def _logical_cpus(name, count):
         )
     except RuntimeError as error:
         raise RuntimeError(
-            f"{name!r} needs {count} logical CPU devices, but TensorFlow has set up "
-            f"{available} already, which it does once, when a first tensor, variable "
-            f"or model is made. Call strategy_scope({name!r}) before."
+            f"{name!r} needs {count} logical CPU devices, but TensorFlow has already "
+            f"set up {available}. It sets up devices once, for the first tensor, "
+            f"variable or model. Call strategy_scope({name!r}) before."
         ) from error
     return count

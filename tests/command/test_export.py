@@ -6,9 +6,11 @@ import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
+from keras_vqem import layers, models
 from keras_vqem.command import main
 from tests.command import test_web as small
 
@@ -64,18 +66,34 @@ def test_versions_follow_each_other_and_what_is_printed_runs(
     assert "models/tiny/3 exists already" in said and "write version 5" in said
 
 
+def test_images_without_codes_are_exported_too(tmp_path, capsys):
+    model = models.ImageVAE(
+        layers.PatchCompressor(code_dim=8, channels=8),
+        layers.GaussianBottleneck(latent_dim=4),
+        layers.PatchDecompressor(channels=8, pixel_channels=8),
+        layers.LogisticMixture(num_mixtures=2),
+        image_size=(16, 16),
+    )
+    model.save_to_preset(tmp_path / "preset")
+    main.main(["export", str(tmp_path / "preset"), str(tmp_path / "vae")])
+    assert "tf.zeros((1, 16, 16, 3)" in capsys.readouterr().out
+    served = tf.saved_model.load(str(tmp_path / "vae" / "1"))
+    found = served.signatures["encode"](images=tf.zeros((2, 16, 16, 3), "uint8"))
+    assert found["latents"].shape == (2, 4, 4, 4)
+
+
 def test_refusals_are_one_sentence_and_leave_nothing(preset, tmp_path, capsys):
     target = str(tmp_path / "models" / "tiny")
     for arguments, words in [
         (["nothing", target], "There is no model nothing"),
-        ([preset, target, "--max-length", "3"], "--max-length is no option of a Laten"),
+        ([preset, target, "--max-length", "3"], "--max-length is not an option"),
         ([preset, target, "--num-beams", "0"], "--num-beams must be at least 1"),
         ([preset, target, "--version", "0"], "--version must be at least 1"),
         ([preset, target, "--max-tokens", "1"], "must be at least 2"),
-        (["cifar10_em", target, "--num-beams", "2"], "no option of a ImageVQVAE"),
+        (["cifar10_em", target, "--num-beams", "2"], "not an option of ImageVQVAE"),
     ]:
         assert words in failed(["export", *arguments], capsys)
     (tmp_path / "models").mkdir(exist_ok=True)
     (tmp_path / "models" / "models.config").write_text("{")
-    assert "Mend it" in failed(["export", preset, target], capsys)
+    assert "Correct it" in failed(["export", preset, target], capsys)
     assert not list((tmp_path / "models").glob("tiny/*"))

@@ -114,10 +114,10 @@ def test_a_translator_without_codes(tmp_path, capfd):
 def test_mistakes_are_one_sentence(tmp_path, capsys):
     teacher = ["--model", TEACHER]
     for arguments, words in [
-        ([*teacher, "--min-codes", "1"], "--min-codes is no option of a Transformer"),
-        (["--blank-bias", "-1"], "--blank-bias is no option of a LatentNMT"),
+        ([*teacher, "--min-codes", "1"], "--min-codes is not an option of Tran"),
+        (["--max-length", "9"], "--max-length is not an option of LatentNMT"),
+        (["--blank-bias", "-1"], "--blank-bias is not an option of LatentNMT"),
         (["--top-k", "0"], "--top-k must be at least 1, received 0"),
-        (["--max-length", "9"], "--max-length is no option of a LatentNMT"),
         (["--rescorer", "multi30k_en_de_em"], "a Transformer is needed here"),
         (["--rescorer", "nothing"], "There is no model nothing"),
         (["--num-beams", "0"], "--num-beams must be at least 1, received 0"),

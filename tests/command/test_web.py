@@ -253,8 +253,8 @@ def test_neighbours_of_a_code_and_what_they_write(client, pair):
         (" \n ", "no text"),
         (None, "received null"),
         (["a"], 'received ["a"]'),
-        ("x" * 401, "has 401 characters, and 400 is the most"),
-        ("日本語" * 40, "tokens, and 128 is the most"),
+        ("x" * 401, "has 401 characters, but at most 400"),
+        ("日本語" * 40, "tokens, but at most 128"),
     ],
 )
 def test_bad_text(client, path, text, words):
@@ -270,9 +270,9 @@ def test_odd_text_is_translated(client):
 @pytest.mark.parametrize(
     "codes, words",
     [
-        ([0, 8], "Code 2 must be a whole number from 0 to 7, received 8"),
-        ([-1], "Code 1 must be a whole number from 0 to 7, received -1"),
-        ([0, None], "Code 2 must be a whole number from 0 to 7, received nothing"),
+        ([0, 8], "Code 2 must be an integer from 0 to 7, received 8"),
+        ([-1], "Code 1 must be an integer from 0 to 7, received -1"),
+        ([0, None], "Code 2 must be an integer from 0 to 7, received nothing"),
         ([1.5], "received 1.5"),
         ([True], "received true"),
         ([10**30], "received 1000"),
@@ -376,11 +376,11 @@ def test_changed_codes_of_an_image_are_decoded(client, painter):
     [
         (lambda c: c[0][0].__setitem__(0, 32), "from 0 to 31, received 32"),
         (lambda c: c[0][0].__setitem__(0, -1), "from 0 to 31, received -1"),
-        (lambda c: c[0][0].__setitem__(0, None), "whole numbers, 4 x 4 x 3 of them"),
-        (lambda c: c[0][0].__setitem__(0, 1.5), "whole numbers"),
-        (lambda c: c[0][0].__setitem__(0, 10**30), "whole numbers"),
-        (lambda c: c[0].pop(), "whole numbers"),
-        (lambda c: c.pop(), "whole numbers"),
+        (lambda c: c[0][0].__setitem__(0, None), "4 x 4 x 3 integers"),
+        (lambda c: c[0][0].__setitem__(0, 1.5), "integers"),
+        (lambda c: c[0][0].__setitem__(0, 10**30), "integers"),
+        (lambda c: c[0].pop(), "integers"),
+        (lambda c: c.pop(), "integers"),
         (lambda c: c.clear(), "received []"),
     ],
 )

@@ -62,7 +62,7 @@ def test_a_visit(tmp_path, monkeypatch):
         assert text("teacher-ms").endswith(" ms") and "times as fast" in text("speedup")
         fields = page.locator("#codes input")
         assert [int(f.input_value()) for f in fields.all()] == codes
-        reset = page.get_by_role("button", name="Reset the codes")
+        reset = page.get_by_role("button", name="Reset codes", exact=True)
         expect(reset).to_be_disabled()
 
         # What each code writes, and what its neighbours would.
@@ -96,7 +96,7 @@ def test_a_visit(tmp_path, monkeypatch):
         assert page.locator("mark").count() == 0
 
         # One up, by the button.
-        more = page.get_by_role("button", name="Code 1 plus one")
+        more = page.get_by_role("button", name="Increase code 1")
         with page.expect_response("**/api/decode") as answer:
             more.click()
         stepped = small.written(latent, ids, [codes[0] + 1, *codes[1:]])
@@ -134,7 +134,7 @@ def test_a_visit(tmp_path, monkeypatch):
         assert_shown(page, "reconstruction", painter.decode(changed_codes[None])[0])
         page.get_by_label("slot 2").fill("32")
         expect(page.locator("#cell-error")).to_contain_text("from 0 to 31, received 32")
-        page.get_by_role("button", name="Reset the image's codes").click()
+        page.get_by_role("button", name="Reset codes of the image").click()
         expect(page.locator("#cell-error")).to_be_hidden()
         assert_shown(page, "reconstruction", painter.reconstruct(image[None])[0])
         error = page.locator("#image-error")

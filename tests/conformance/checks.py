@@ -64,3 +64,22 @@ def mixed(outputs):
             output = tf.reshape(tf.cast(output, "float32"), [-1])
             total += tf.reduce_sum(output * tf.sin(tf.range(1.0, tf.size(output) + 1)))
     return total
+
+
+def assert_two_train_as_one(strategy, make_model, inputs):
+    """Three steps on two replicas give the weights and metrics of one."""
+
+    def trained(scope):
+        with scope.scope():
+            model = make_model()
+            model.compile(keras.optimizers.SGD(0.1))
+        data = tf.data.Dataset.from_tensor_slices(inputs).batch(8).repeat()
+        history = model.fit(data, steps_per_epoch=3, verbose=0).history
+        return model.get_weights(), history
+
+    one, one_history = trained(tf.distribute.get_strategy())
+    two, two_history = trained(strategy)
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_allclose(a, b, atol=5e-5)
+    for key, values in one_history.items():
+        np.testing.assert_allclose(values, two_history[key], rtol=1e-3, err_msg=key)

@@ -98,6 +98,11 @@ def transformer(**settings):
     return models.Transformer(tokenizer(), **{**TRANSLATOR, **settings})
 
 
+def ctc_translator(**settings):
+    sizes = {"upsample": 3, "glancing": 0.3}
+    return models.CTCTranslator(tokenizer(), **{**TRANSLATOR, **sizes, **settings})
+
+
 def latent_nmt(**settings):
     sizes = {
         "num_compress_steps": 1,
@@ -144,6 +149,12 @@ def latent_predictor(**settings):
 
 # name of the class -> the case.
 CASES = {
+    "CTCTranslator": Case(
+        ctc_translator,
+        pairs,
+        translating,
+        without_noise={"dropout": 0.0, "glancing": 0.0},
+    ),
     "GridTransformer": Case(
         lambda **k: models.GridTransformer((2, 2, 3), 6, **{**GRID, **k}),
         integers("symbols", 6, 2, 2, 3),

@@ -27,7 +27,7 @@ def script(path, *lines):
     "lines, timeout, message",
     [
         (["exec sleep 60"], 0.5, "failed: no answer in 0.5 s"),
-        (["exit 4"], 30, "failed: exit code 4: without a word"),
+        (["exit 4"], 30, "failed: exit code 4: no message"),
         (['echo \'{"error": "it broke", "missing": false}\''], 30, "it broke"),
         (['echo \'{"error": "no torch", "missing": true}\''], 30, "not installed"),
         (["echo not JSON"], 30, "failed: answered 'not JSON'"),

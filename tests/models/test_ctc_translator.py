@@ -7,7 +7,8 @@ import tensorflow as tf
 from keras.optimizers.schedules import PolynomialDecay
 
 from keras_vqem import decoding, layers, models
-from tests.models import replicas, small
+from tests.conformance.checks import assert_two_train_as_one
+from tests.models import small
 
 
 @pytest.fixture
@@ -317,13 +318,12 @@ def test_half_precision_with_rows_of_padding(policy, rng):
 
 
 @pytest.mark.slow
-def test_two_replicas_train_as_one(rng, strategy):
+def test_rows_that_do_not_fit_on_two_replicas(rng, strategy):
     inputs = small.batch(rng, rows=8)
     inputs["source_ids"][5] = [5, 1, 0, 0, 0, 0, 0]  # One of them does not fit.
     inputs["target_ids"][5] = [4, 5, 6, 7, 8, 1, 0, 0]
-    replicas.assert_two_train_as_one(
+    assert_two_train_as_one(
         strategy,
         lambda: small.ctc_translator(num_encoder_layers=1, num_decoder_layers=1),
         inputs,
-        learning_rate=0.1,
     )

@@ -371,7 +371,7 @@ def test_scaled_images_are_refused(images):
 
 
 def test_levels_are_those_of_images():
-    with pytest.raises(ValueError, match="Leave out `levels`"):
+    with pytest.raises(ValueError, match="Leave out its argument `levels`"):
         make_model(likelihood=layers.LogisticMixture(num_mixtures=2, levels=16))
 
 

@@ -71,7 +71,7 @@ def test_code_loss_is_the_soft_cross_entropy_with_the_end(rng):
     for row, number in enumerate(numbers):
         terms += [-(labels[row, i] * logits[row, i, :16]).sum() for i in range(number)]
         terms.append(-logits[row, number, 16])
-    _, values, weights = model._code_loss(outputs)
+    _, (_, values, weights) = model._loss_terms(inputs, outputs)
     assert float(np.sum(weights)) == len(terms) == numbers.sum() + len(numbers)
     found = np.sum(values["loss"] * weights) / np.sum(weights)
     np.testing.assert_allclose(found, np.mean(terms), rtol=1e-5)
@@ -187,7 +187,7 @@ def test_a_rescorer_chooses_among_the_beams(trained):
     assert (np.asarray(own["codes"]) != np.asarray(found["codes"])).any()
     words = type("Tokenizer", (small.LetterTokenizer,), {"vocabulary_size": 30})()
     other = models.Transformer(words, **small.SIZES)
-    with pytest.raises(ValueError, match="rescorer has 30 words, this model 29"):
+    with pytest.raises(ValueError, match="vocabulary of 30 ids, .* one of 29"):
         trained.generate(source_ids, rescorer=other)
 
 
@@ -257,7 +257,7 @@ def test_start_from_a_teacher(rng):
     np.testing.assert_array_equal(
         model.encode_source(source_ids)[0], teacher.encode_source(source_ids)[0]
     )
-    with pytest.raises(ValueError, match="The encoder of the teacher has other sizes"):
+    with pytest.raises(ValueError, match="The encoder of the teacher differs in size"):
         model.warm_start(small.transformer(intermediate_dim=8))
 
 

@@ -72,7 +72,7 @@ def test_beam_search_never_scores_less_than_greedy(rng):
 def test_sampling_says_what_it_needs(rng):
     model = make(rng)
     memory = np.zeros((1, 3, 16), "float32")
-    with pytest.raises(ValueError, match="needs `seed`"):
+    with pytest.raises(ValueError, match="needs two integers as `seed`"):
         model.search(memory, max_length=1, temperature=1.0)
     with pytest.raises(ValueError, match="num_beams=2"):
         model.search(memory, max_length=1, temperature=1.0, seed=[1, 2], num_beams=2)

@@ -117,7 +117,7 @@ def test_shipped_presets_are_found_by_name(folder, monkeypatch, translator):
     monkeypatch.setattr(preset, "SHIPPED", (folder.parent,))
     again = models.LatentNMT.from_preset("small")
     np.testing.assert_array_equal(again.weights[0], translator.weights[0])
-    with pytest.raises(FileNotFoundError, match="no preset 'large'.*has small"):
+    with pytest.raises(FileNotFoundError, match=r"no preset 'large'.*\(small\)"):
         models.LatentNMT.from_preset("large")
 
 
@@ -150,37 +150,37 @@ def foreign_file(folder, name, content=b"something else"):
         (lambda f: (f / "tokenizer.model").unlink(), "tokenizer.model is missing"),
         (
             lambda f: (f / "weights.npz").write_bytes(b"x"),
-            "weights.npz is not the file.*SHA-256",
+            "weights.npz was changed or damaged: its SHA-256",
         ),
         (lambda f: (f / "config.json").write_text("{"), "config.json is damaged"),
         (lambda f: (f / "config.json").unlink(), "config.json is missing"),
         (lambda f: edit(f, lambda r: r.pop("files")), "config.json is damaged"),
         (
             lambda f: edit(f, lambda r: r["files"].pop("tokenizer.model")),
-            "config.json names no tokenizer.model",
+            "config.json does not list tokenizer.model",
         ),
         (
             lambda f: edit(f, lambda r: r["files"].pop("weights.npz")),
-            "config.json names no weights.npz",
+            "config.json does not list weights.npz",
         ),
-        (lambda f: foreign_file(f, "tokenizer.model"), "tokenizer.model does not make"),
+        (lambda f: foreign_file(f, "tokenizer.model"), "from .*tokenizer.model"),
         (
             lambda f: foreign_file(f, "weights.npz", plain_array()),
-            "weights.npz does not make",
+            "from .*weights.npz",
         ),
         (
             lambda f: edit(f, lambda r: r["model"].update(class_name=["x"])),
-            "config.json does not make",
+            "from .*config.json",
         ),
         (
             lambda f: edit(f, lambda r: r["model"]["config"].update(halves=3)),
-            "config.json does not make a model.*halves.*update keras_vqem",
+            "No model can be made from .*config.json.*halves.*update keras_vqem",
         ),
         (
             lambda f: edit(
                 f, lambda r: r["model"]["config"].update(num_encoder_layers="two")
             ),
-            "config.json does not make a model",
+            "No model can be made from .*config.json",
         ),
         (lambda f: edit(f, lambda r: r.update(format=9)), "format 9.*Update"),
         (
@@ -194,17 +194,17 @@ def foreign_file(folder, name, content=b"something else"):
                     proto=str(f / "tokenizer.model")
                 ),
             ),
-            "config.json does not make a model.*A config holds no `proto`",
+            "No model can be made from .*config.json.*A config holds no `proto`",
         ),
         (
             lambda f: edit(f, lambda r: r["model"]["config"].update(hidden_dim=16)),
-            r"shape .*, and the model wants",
+            r"shape .*, but the model needs",
         ),
         (
             lambda f: edit(
                 f, lambda r: r["model"]["config"].update(num_decoder_layers=2)
             ),
-            "the model has",
+            r"Missing in the file: \['decoder/",
         ),
     ],
 )
@@ -236,7 +236,7 @@ def test_damage_is_named(folder, harm, message):
 )
 def test_foreign_objects_are_refused(folder, planted):
     edit(folder, lambda r: r["model"]["config"].update(bottleneck=planted))
-    with pytest.raises(PresetError, match="an object that presets cannot hold"):
+    with pytest.raises(PresetError, match="a class that presets cannot hold"):
         models.LatentNMT.from_preset(folder)
 
 
@@ -267,7 +267,7 @@ def test_options_of_generate_are_stored(translator, tmp_path):
 
 
 def test_options_that_generate_does_not_have_are_refused(folder, translator):
-    with pytest.raises(ValueError, match=r"\['max_length'\], which LatentNMT"):
+    with pytest.raises(ValueError, match=r"\['max_length'\], which are not options"):
         translator.generation_config = {"max_length": 3}
     path = folder / "config.json"
     record = json.loads(path.read_text())

@@ -98,7 +98,7 @@ def test_a_new_model_translates_before_it_is_called():
 def test_options_without_a_meaning_are_refused(model):
     with pytest.raises(ValueError, match="at least 1, received 0"):
         model.translate(["a"], batch_size=0)
-    with pytest.raises(ValueError, match="call `translate_ids`"):
+    with pytest.raises(ValueError, match="Call `translate_ids`"):
         model.translate(["a"], max_length=np.array([3]))
 
 

@@ -63,7 +63,7 @@ def test_scores_are_mean_log_probabilities(model, served):
     if isinstance(model, models.LatentNMT):
         # Written from the codes that come with it, all words at once.
         memory, mask = model.encode_source(ids)
-        written, logits = model._decode(found["codes"], memory, mask)
+        written, logits = model.write_words(found["codes"], memory, mask)
         np.testing.assert_array_equal(written, found["target_ids"])
     else:
         inputs = {"source_ids": ids, "target_ids": found["target_ids"]}
@@ -168,7 +168,7 @@ assert not {{"keras_vqem", "sentencepiece"}} & set(sys.modules)
 
 
 def test_max_tokens_leaves_room_for_a_word(model, tmp_path):
-    with pytest.raises(ValueError, match="at least 2, a token and the end; received 1"):
+    with pytest.raises(ValueError, match="at least 2, .*, received 1"):
         model.export(tmp_path / "x", max_tokens=1)
 
 

@@ -65,7 +65,7 @@ def test_only_the_training_set_is_cleaned(main, files, tmp_path, capsys):
     # The same folder is not written twice, and its vocabulary serves another.
     with pytest.raises(SystemExit):
         main([*arguments, "--output", str(output)])
-    assert "holds prepared data already" in capsys.readouterr().err
+    assert "already holds prepared data" in capsys.readouterr().err
     again = [
         "--output",
         str(tmp_path / "again"),
@@ -89,8 +89,8 @@ def test_only_the_training_set_is_cleaned(main, files, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "give pairs by"),
-        (["--numbers", "5", "--tfds", "x"], "give pairs by"),
+        ([], "choose one of"),
+        (["--numbers", "5", "--tfds", "x"], "choose one of"),
         (["--train-source", __file__], "go together"),
         (["--train-source", __file__, "--train-target", __file__], "--val-source"),
         (["--train-source", "no", "--train-target", __file__], "no file no"),

@@ -92,13 +92,13 @@ def test_numbers_are_those_given(tmp_path):
     "models, numbers, words",
     [
         ({}, {}, "no model to serve"),
-        ({"a/b": "/models/a"}, {}, "part of addresses, received 'a/b'"),
-        ({"": "/models/a"}, {}, "part of addresses"),
+        ({"a/b": "/models/a"}, {}, "part of URLs, received 'a/b'"),
+        ({"": "/models/a"}, {}, "part of URLs"),
         ({"a": "models/a"}, {}, "absolute.*'models/a'.*/models/a"),
-        (MODELS, {"max_batch_size": 0}, "`max_batch_size`.*from 1, received 0"),
-        (MODELS, {"batch_timeout_micros": -1}, "from 0, received -1"),
-        (MODELS, {"num_batch_threads": 1.5}, "whole number.*received 1.5"),
-        (MODELS, {"allowed_batch_sizes": (8, 32)}, "end with `max_batch_size`, 64"),
+        (MODELS, {"max_batch_size": 0}, "`max_batch_size`.*at least 1, received 0"),
+        (MODELS, {"batch_timeout_micros": -1}, "at least 0, received -1"),
+        (MODELS, {"num_batch_threads": 1.5}, "integer.*received 1.5"),
+        (MODELS, {"allowed_batch_sizes": (8, 32)}, "end with `max_batch_size`, .* 64"),
         (MODELS, {"allowed_batch_sizes": (64, 64)}, "must increase"),
     ],
 )
@@ -135,5 +135,5 @@ def test_a_model_is_added_and_the_rest_kept(tmp_path):
     assert list(models[0].model_version_policy.specific.versions) == [3]
     assert paths[1].read_text() == "max_batch_size { value: 7 }\n"
     paths[0].write_text("{")
-    with pytest.raises(ValueError, match="Mend it, or move it away"):
+    with pytest.raises(ValueError, match="Correct it, or move it away"):
         add_model(folder, "third", "/models/third")

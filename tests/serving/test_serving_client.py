@@ -62,7 +62,7 @@ def test_a_dead_server_is_told(client, transport, capsys):
         address = address if transport == "grpc" else f"http://{address}"
         with pytest.raises(SystemExit) as stop:
             client.main([f"--{transport}", address, "--model", "numbers", "five"])
-    assert stop.value.code == 1
+    assert stop.value.code == 2
     message = capsys.readouterr().err
     assert "no server at" in message and address in message
     assert "docs/serving.md" in message and "Traceback" not in message

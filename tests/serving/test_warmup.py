@@ -79,10 +79,10 @@ def test_errors_say_what_to_do(copy, tmp_path):
         ((copy, "five"), r"Write write_warmup\(folder, \['five'\]\)"),
         ((copy, []), "nothing to warm up with"),
         ((copy, np.zeros((2, 4, 4, 3), "uint8")), r"takes string \[None\]"),
-        ((copy, TEXTS, (0,)), "numbers from 1"),
-        ((copy, TEXTS, ()), "numbers from 1"),
+        ((copy, TEXTS, (0,)), "integers of at least 1"),
+        ((copy, TEXTS, ()), "integers of at least 1"),
         ((copy, TEXTS, (1,), "decode"), "'decode': .*'codes', 'sources'"),
-        ((copy, TEXTS, (1,), "none"), "no such 'none'"),
+        ((copy, TEXTS, (1,), "none"), "'none' of .* is not"),
     ]:
         with pytest.raises(ValueError, match=words):
             write_warmup(*arguments)

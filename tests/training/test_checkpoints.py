@@ -197,7 +197,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
         load_state(small(optimizer="sgd"), path)
     shallow = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
     shallow.compile("adam", "mse")
-    with pytest.raises(ValueError, match="has 4 weights, the model has 2"):
+    with pytest.raises(ValueError, match="has 4 weights, but the model has 2"):
         load_state(shallow, path)
     with pytest.raises(ValueError, match="Build it first"):
         save_state(keras.Sequential([keras.layers.Dense(3)]), path, 1)

@@ -67,7 +67,7 @@ def test_other_settings_or_a_second_process_are_refused(tmp_path):
         return upper(texts)
 
     shard.translate(second, SOURCES, SETTINGS, log=lambda line: None)
-    with pytest.raises(ValueError, match="num_beams: begun with 4, received 1"):
+    with pytest.raises(ValueError, match="num_beams: started with 4, received 1"):
         shard.translate(upper, SOURCES, {**SETTINGS, "num_beams": 1})
     with pytest.raises(ValueError, match="23 lines for 3 sources"):
         shard.translate(upper, SOURCES[:3], SETTINGS)
