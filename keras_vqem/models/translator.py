@@ -304,8 +304,8 @@ class Translator(TaskModel):
         if rescorer.tokenizer.vocabulary_size != words:
             raise ValueError(
                 f"The rescorer has a vocabulary of "
-                f"{rescorer.tokenizer.vocabulary_size} ids, and this model has one of {words}. Use a Transformer with the "
-                f"same tokenizer."
+                f"{rescorer.tokenizer.vocabulary_size} ids, and this model has one of "
+                f"{words}. Use a Transformer with the same tokenizer."
             )
         seen = rescorer.encode_source(source_ids)
         return rescorer.score(ids, *(ops.repeat(x, num_beams, axis=0) for x in seen))
