@@ -5,12 +5,13 @@
         --model saved_models/en_de --json out/en_de.json
     python recipes/make_preset.py --output saved_models/en_de \\
         --evaluation out/en_de.json --task "translation, English to German" \\
-        --trained-on "My corpus" --notes notes.md
+        --trained-on "My corpus" --terms "any use" --notes notes.md
 
 The first command writes weights, config and vocabulary, with --half in half precision.
 For an image autoencoder, --prior RUN adds its prior. The second command measures the
 preset itself, with its rounded weights. The third writes the model card: task and data,
-training, the figures of the evaluation, and notes (terms of the data, limits).
+training, the figures of the evaluations, stored decoding options, and notes (terms of
+the data, limits).
 """
 
 import json
@@ -30,18 +31,21 @@ def main(arguments=None):
     add("--prior", **run, help=prior_help)
     half_help = "store weights in half precision (default: float32)"
     add("--half", action="store_true", help=half_help)
-    evaluation_help = "JSON file of evaluate_translation.py or evaluate_images.py"
-    add("--evaluation", **file, help=evaluation_help)
+    evaluation_help = "JSON files of evaluate_translation.py or evaluate_images.py"
+    add("--evaluation", **file, nargs="+", help=evaluation_help)
     add("--task", metavar="TEXT", help="task of the model, in a few words")
     trained_on_help = "data that the model was trained on, in a few words"
     add("--trained-on", metavar="TEXT", help=trained_on_help)
+    add("--terms", metavar="TEXT", help="terms of use, in a few words")
     notes_help = "Markdown for the card: terms of the data, limits (default: none)"
     add("--notes", **file, help=notes_help)
     options = parser.parse_args(arguments)
     if bool(options.run) == bool(options.evaluation):
         parser.error("pass --run to make a preset, or --evaluation to describe it")
-    if options.evaluation and not (options.task and options.trained_on):
-        parser.error("--evaluation needs --task and --trained-on")
+    if options.evaluation and not (
+        options.task and options.trained_on and options.terms
+    ):
+        parser.error("--evaluation needs --task, --trained-on and --terms")
 
     from keras_vqem.evaluation import model_card
     from keras_vqem.models.loading import load_with_prior
@@ -53,15 +57,16 @@ def main(arguments=None):
         model.save_to_preset(options.output, half=options.half, about=about)
         print(f"{options.output}: {model.count_params():,} parameters")
         return
-    evaluation = json.loads(options.evaluation.read_text())
-    if not {"entries", "rows"} & set(evaluation):
-        raise ValueError(
-            f"{options.evaluation} is not a file that evaluate_translation.py or "
-            f"evaluate_images.py wrote with --json."
-        )
+    evaluations = [json.loads(path.read_text()) for path in options.evaluation]
+    for path, evaluation in zip(options.evaluation, evaluations, strict=True):
+        if not {"entries", "rows"} & set(evaluation):
+            raise ValueError(
+                f"{path} is not a file that evaluate_translation.py or "
+                f"evaluate_images.py wrote with --json."
+            )
     notes = options.notes.read_text() if options.notes else ""
-    words = options.task, options.trained_on, notes
-    print(model_card.describe(options.output, evaluation, *words))
+    words = options.task, options.trained_on, options.terms, notes
+    print(model_card.describe(options.output, evaluations, *words))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import json
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import keras
 
@@ -125,30 +125,57 @@ def _decoding(entry):
     return ", ".join(words)
 
 
-def card_text(name: str, about: Mapping, evaluation: Mapping, notes: str = "") -> str:
+def card_text(
+    name: str,
+    about: Mapping,
+    evaluations: Sequence[Mapping],
+    notes: str = "",
+    decoding: str = "",
+) -> str:
     """Returns the text of a model card, in Markdown.
 
     Args:
         name: Name of the preset.
         about: Dict with `task`, `data`, `training` and `metrics`.
-        evaluation: Evaluation that the metrics come from.
+        evaluations: Evaluations that the metrics come from.
         notes: Markdown to append: terms of the data, limits.
+        decoding: Sentence about the stored decoding options of a translator.
 
     Returns:
         The text.
     """
-    lines = [f"# {name}", "", f"{about['task']}. Trained on {about['data']}.", ""]
+    task = about["task"][:1].upper() + about["task"][1:]
+    lines = [f"# {name}", "", f"{task}. Trained on {about['data']}.", ""]
     for recipe, training in about["training"].items():
         took = f" It took {training['minutes']} minutes." if training["minutes"] else ""
         command = training_command(recipe, training["options"])
         lines += [f"Made by `{command}`.{took}", ""]
     lines += ["| measured with this preset | |", "| --- | ---: |"]
     lines += [f"| {key} | {value:.2f} |" for key, value in about["metrics"].items()]
-    signatures = {e["bleu_signature"] for e in evaluation.get("entries", [])}
+    entries = [entry for e in evaluations for entry in e.get("entries", [])]
+    signatures = sorted({entry["bleu_signature"] for entry in entries})
     lines += ["", *(f"sacreBLEU: `{signature}`" for signature in signatures)]
-    cores = evaluation["machine"]["cores"]
-    lines += [f"Measured on {_amount(evaluation)}, with {cores} cores.", ""]
+    amounts = dict.fromkeys(
+        f"{_amount(e)}, with {e['machine']['cores']} cores" for e in evaluations
+    )
+    lines += [f"Measured on {'; '.join(amounts)}.", ""]
+    lines += ["## Decoding", "", decoding, ""] if decoding else []
     return "\n".join([*lines, notes.strip(), ""])
+
+
+def _stored_decoding(model):
+    """Returns a sentence about the decoding options in the config of a translator."""
+    options = model.get("generation_config") or {}
+    if not options:
+        return ""
+    words = ", ".join(f"`{key}={value!r}`" for key, value in options.items())
+    text = f"Unless a call passes others, the model decodes with {words}."
+    if model.get("low_score") is not None:
+        text += (
+            f" Scores below {model['low_score']} count as low: the command and the "
+            f"page warn of them."
+        )
+    return text
 
 
 def _amount(evaluation):
@@ -160,36 +187,45 @@ def _amount(evaluation):
 
 
 def describe(
-    name: str | os.PathLike, evaluation: Mapping, task: str, data: str, notes: str = ""
+    name: str | os.PathLike,
+    evaluations: Sequence[Mapping],
+    task: str,
+    data: str,
+    terms: str,
+    notes: str = "",
 ) -> str:
     """Writes the card of a preset without changing its weights.
 
     Args:
         name: Name or folder of the preset.
-        evaluation: JSON result of an evaluation of the preset itself.
+        evaluations: JSON results of evaluations of the preset itself.
         task: Task of the model, in a few words.
         data: Data that it was trained on, in a few words.
+        terms: Terms of use, in a few words.
         notes: Markdown to append to the card: terms of the data, limits.
 
     Returns:
         The text of the card.
 
     Raises:
-        ValueError: If the evaluation has no figures of the preset.
+        ValueError: If an evaluation has no figures of the preset.
     """
     folder = preset.preset_folder(name).resolve()
-    metrics = preset_metrics(evaluation, folder)
-    if not metrics:
+    found = [preset_metrics(evaluation, folder) for evaluation in evaluations]
+    if not all(found):
         raise ValueError(
-            f"The evaluation has no figures of {folder}. Evaluate the preset itself: "
+            f"An evaluation has no figures of {folder}. Evaluate the preset itself: "
             f"pass its folder as --model to the recipe that evaluates it."
         )
+    record = preset.read_config(folder)
     about = {
-        **preset.read_config(folder)["about"],
+        **record["about"],
         "task": task,
         "data": data,
-        "metrics": metrics,
+        "terms": terms,
+        "metrics": {key: value for metrics in found for key, value in metrics.items()},
     }
-    card = card_text(folder.name, about, evaluation, notes)
+    decoding = _stored_decoding(record["model"]["config"])
+    card = card_text(folder.name, about, evaluations, notes, decoding)
     preset.describe(folder, card, about)
     return card

@@ -64,7 +64,7 @@ def test_a_card_says_how_much_was_measured(evaluation, words):
     for entry in evaluation.get("entries", []):
         entry["bleu_signature"] = "nrefs:1"
     about = {"task": "Words", "data": "a corpus", "training": {}, "metrics": {"x": 1.0}}
-    card = model_card.card_text("name", about, evaluation, "## Terms\n")
+    card = model_card.card_text("name", about, [evaluation, evaluation], "## Terms\n")
     assert words in card and "| x | 1.00 |" in card
     assert card.startswith("# name\n\nWords. Trained on a corpus.\n")
     assert card.endswith("\n\n## Terms\n")
@@ -86,3 +86,10 @@ def test_a_run_is_read_from_its_files(tmp_path):
     record = model_card.training_record(LatentNMT(), tmp_path, prior=tmp_path)
     assert list(record) == ["train_latent_nmt.py", "train_image_prior.py"]
     assert record[recipe]["minutes"] == 2
+
+
+def test_stored_decoding_is_on_the_card():
+    stored = {"generation_config": {"num_beams": 4}, "low_score": -1.5}
+    text = model_card._stored_decoding(stored)
+    assert "decodes with `num_beams=4`" in text and "below -1.5 count as low" in text
+    assert model_card._stored_decoding({"generation_config": None}) == ""

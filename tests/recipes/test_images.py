@@ -285,6 +285,7 @@ def test_a_preset_takes_its_prior_along(run, data, autoencoder, prior, tmp_path)
     rows = json.loads(out.read_text())["rows"]
     assert list(rows) == ["uniform prior", "predictor"]
     words = ["--task", "shapes through codes", "--trained-on", "shapes"]
+    words += ["--terms", "any use"]
     run("make_preset", "--output", preset, "--evaluation", out, *words)
     card = (preset / "README.md").read_text()
     assert f"| bits/dim, predictor | {rows['predictor']['total']:.2f} |" in card

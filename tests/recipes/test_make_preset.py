@@ -60,6 +60,7 @@ def test_the_card_tells_what_was_measured_with_the_preset(
         "numbers",
     ]
     describe += ["--trained-on", "made-up sentences", "--notes", str(notes)]
+    describe += ["--terms", "any use"]
     make_preset.main(describe)
     card = (shipped / "tiny_en_de" / "README.md").read_text()
     [entry] = json.loads(table.read_text())["entries"]
