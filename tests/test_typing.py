@@ -48,7 +48,7 @@ def functions_of(module):
             yield name, member
         elif inspect.isclass(member):
             own = vars(member)
-            if "__init__" in own:
+            if "__init__" in own and not getattr(member, "_is_protocol", False):
                 yield f"{name}.__init__", own["__init__"]
             for method, value in public(own.items()):
                 value = getattr(value, "fget", getattr(value, "__func__", value))

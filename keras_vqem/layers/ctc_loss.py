@@ -1,5 +1,7 @@
 """ctc_loss: how improbable a sequence is when any alignment to positions will do."""
 
+from collections.abc import Callable
+
 import numpy as np
 import tensorflow as tf
 from keras import ops
@@ -166,14 +168,14 @@ def _log_add(a, b):
 
 
 def forward_backward(
-    log_p_blank,
-    log_p_label,
-    mask,
-    is_label,
-    repeated,
-    add=_log_add,
-    reduce=tf.reduce_logsumexp,
-):
+    log_p_blank: tf.Tensor,
+    log_p_label: tf.Tensor,
+    mask: tf.Tensor,
+    is_label: tf.Tensor,
+    repeated: tf.Tensor,
+    add: Callable = _log_add,
+    reduce: Callable = tf.reduce_logsumexp,
+) -> tuple[tf.Tensor, ...]:
     """Sums over all alignments of a target.
 
     At each position an alignment is in one of `2L + 1` states: in one of the `L`

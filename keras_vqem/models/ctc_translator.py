@@ -110,7 +110,7 @@ class CTCTranslator(Translator):
         intermediate_dim: int = 2048,
         dropout: float = 0.1,
         glancing: float | LearningRateSchedule = 0.0,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(
             tokenizer,
@@ -139,14 +139,16 @@ class CTCTranslator(Translator):
         self.seed_generator = replicas.ReplicaSeedGenerator()
         self.unfit = keras.metrics.Mean(name="unfit")
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Any = None) -> None:
         super().build(input_shape)
         for layer in (self.upsampler, self.decoder):
             layer.build((None, None, self.hidden_dim))
         self.glancing.build(self)
         self.built = True
 
-    def call(self, inputs, training=None):
+    def call(
+        self, inputs: dict[str, tf.Tensor], training: bool | None = None
+    ) -> tf.Tensor:
         return self._write(inputs["source_ids"], training, inputs.get("target_ids"))[0]
 
     def _write(self, source_ids, training=None, target_ids=None):
@@ -288,7 +290,7 @@ class CTCTranslator(Translator):
             "scores": tf.gather(scores, best, batch_dims=1),
         }
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "upsample": self.upsample,

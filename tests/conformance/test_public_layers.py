@@ -26,7 +26,7 @@ NOISY = (
 # Bases are in the tables by their subclasses.
 BASES = {"DiscreteBottleneck"}
 # Functions have tests of their own, and nothing to build or save.
-FUNCTIONS = {"ctc_loss"}
+FUNCTIONS = {"ctc_alignment", "ctc_loss"}
 
 
 def make_layer(case, arguments, **settings):

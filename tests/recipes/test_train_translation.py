@@ -261,7 +261,7 @@ def test_flags_that_exclude_each_other_are_told_before_anything_is_made(
 ):
     arguments = ["--data", "nowhere", "--run", str(tmp_path / "run")]
     for more, words in (
-        (["--jit", "--strategy", "mirrored:2"], "--jit does not work with a strategy"),
+        (["--jit", "--strategy", "mirrored:2"], "--jit does not work with --strategy"),
         (["--average", "0"], "0 is not at least 1"),
         ([], "nowhere"),
     ):

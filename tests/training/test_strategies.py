@@ -46,7 +46,7 @@ def test_cpu_devices_are_made_while_they_can_be():
         check=True,
     )
     assert "needs 3 logical CPU devices" in result.stdout
-    assert "2 already" in result.stdout
+    assert "already set up 2." in result.stdout
     assert "strategy_scope('mirrored:3') before" in result.stdout
 
 
