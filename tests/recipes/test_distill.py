@@ -55,7 +55,7 @@ def test_shards_give_what_the_teacher_translates(main, tiny, tmp_path, capsys):
     settings = json.loads((output / "shards" / "1-of-2.json").read_text())
     assert settings["num_beams"] == 2 and len(settings["model"]) == 64
     main([*command, "--shard", "1/2"])
-    assert "complete already" in capsys.readouterr().out
+    assert "already complete" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("shard", ["0/2", "3/2", "2", "a/b"])
