@@ -16,6 +16,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 
 
@@ -27,7 +28,24 @@ def _asked_for():
 
 
 QUIET = _asked_for()
+_lock = threading.Lock()
 DRIVER = pathlib.Path("/proc/driver/nvidia")
+
+
+def _screen_and_file(files):
+    """Opens a copy of descriptor 2 and a file in its place; None if that is impossible.
+
+    It is if another thread does so already, if standard error is closed, or if there
+    is no folder for temporary files. A start that is not quiet is better than none.
+    """
+    if not _lock.acquire(blocking=False):
+        return None
+    files.callback(_lock.release)
+    try:
+        screen = files.enter_context(open(os.dup(2), "wb", 0))
+        return screen, files.enter_context(tempfile.TemporaryFile())
+    except OSError:
+        return None
 
 
 @contextlib.contextmanager
@@ -37,10 +55,12 @@ def held_back() -> Iterator[Callable[[], None]]:
     Yields:
         A function without arguments that shows what was held back so far.
     """
-    if not QUIET:
-        yield lambda: None
-        return
-    with tempfile.TemporaryFile() as held, open(os.dup(2), "wb", 0) as screen:
+    with contextlib.ExitStack() as files:
+        opened = _screen_and_file(files) if QUIET else None
+        if opened is None:
+            yield lambda: None
+            return
+        screen, held = opened
 
         def show():
             held.seek(0)

@@ -251,7 +251,7 @@ def add_em_arguments(group, num_samples, temperature, dead_code_threshold):
         group,
         "--dead-code-threshold",
         dead_code_threshold,
-        "average count below which a code is replaced",
+        "fraction of the average count below which a code is replaced; 0 replaces none",
     )
     add_number(group, "--commitment-weight", 0.25, "weight of the commitment loss")
 

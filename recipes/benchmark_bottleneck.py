@@ -254,7 +254,7 @@ def parse(argv=None):
     if args.plot and pathlib.Path(args.plot).suffix not in (".png", ".pdf", ".svg"):
         parser.error(f"--plot writes .png, .pdf or .svg, received {args.plot}")
     if args.plot and importlib.util.find_spec("matplotlib") is None:
-        parser.error("--plot needs matplotlib: pip install 'keras-vqem[recipes]'")
+        parser.error("--plot needs matplotlib: pip install '.[recipes]' in a checkout")
     return args
 
 

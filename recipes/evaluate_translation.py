@@ -10,7 +10,7 @@ within one process. Speeds are compared with the first model; a row that writes 
 for more than half of the sentences gets no speed ratio. A second table has, for each
 LatentNMT, statistics of its codebook, and BLEU from the codes of the references (the
 limit of codes and decoder) and from random codes (the decoder with the source alone).
-With --rescore, a Transformer chooses among the beams of each LatentNMT and
+With --rescorer, a Transformer chooses among the beams of each LatentNMT and
 CTCTranslator. A CTCTranslator keeps its other stored options, such as the blank's bias.
 """
 
@@ -49,7 +49,7 @@ def main(arguments=None):
     repeats_help = "let LatentNMT leave out a word that repeats the one before it"
     add("--drop-repeats", action="store_true", help=repeats_help)
     rescore_help = "Transformer that chooses among the beams of others (default: none)"
-    add("--rescore", type=Path, metavar="RUN", help=rescore_help)
+    add("--rescorer", type=Path, metavar="RUN", help=rescore_help)
     add("--json", type=Path, metavar="FILE", help="file for all numbers, as JSON")
     add("--lines", **number, help="number of lines of the split (default: all)")
     add_number(parser, "--rounds", 50, "number of timed batches per row")
@@ -75,8 +75,8 @@ def main(arguments=None):
     paths = dict(zip(names_of(paths), paths, strict=True))
     models = {name: loading.load_translator(path) for name, path in paths.items()}
     rescorer = None
-    if options.rescore:
-        rescorer = loading.load_model(options.rescore, Transformer)
+    if options.rescorer:
+        rescorer = loading.load_model(options.rescorer, Transformer)
     corpus = ParallelCorpus(
         corpus.sources[: options.lines], corpus.targets[: options.lines]
     )
@@ -115,7 +115,7 @@ def main(arguments=None):
             "data": str(options.data),
             "split": options.split,
             "sentences": len(corpus),
-            "rescorer": str(options.rescore) if options.rescore else None,
+            "rescorer": str(options.rescorer) if options.rescorer else None,
             **environment(),
             "entries": entries,
             "samples": samples,

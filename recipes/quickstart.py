@@ -219,7 +219,7 @@ def main(arguments=None):
     if options.points < NUM_CODES:
         parser.error(f"--points must be at least {NUM_CODES}")
     if importlib.util.find_spec("matplotlib") is None:
-        parser.error("matplotlib is missing: pip install 'keras-vqem[recipes]'")
+        parser.error("matplotlib is missing: pip install '.[recipes]' in a checkout")
 
     import keras_vqem
 

@@ -28,7 +28,7 @@ def main(arguments=None):
     signature_help = "signature to call (default: %(default)s)"
     add("--signature", default="serving_default", metavar="NAME", help=signature_help)
     add_number(parser, "--timeout", 30.0, "seconds to wait for an answer")
-    add_number(parser, "--batch", 64, "number of lines per request")
+    add_number(parser, "--batch-size", 64, "number of lines per request")
     file_help = "file with one text per line (default: standard input)"
     add("--file", metavar="FILE", help=file_help)
     add("texts", nargs="*", metavar="TEXT", help="text to translate, instead of a file")
@@ -51,7 +51,7 @@ def main(arguments=None):
         signature=options.signature,
         timeout=options.timeout,
     )
-    answer_lines(client.translate, options.batch, options.file, options.texts)
+    answer_lines(client.translate, options.batch_size, options.file, options.texts)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,15 @@ ROOT = pathlib.Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 ROOMS = ROOT / "keras_vqem"
 NOTEBOOKS = sorted(DOCS.rglob("*.ipynb"))
-PUBLIC = ("decoding", "images", "layers", "models", "serving", "text", "training")
+PUBLIC = (
+    "decoding",
+    "images",
+    "layers",
+    "models",
+    "serving",
+    "text",
+    "training",
+)
 
 
 def test_every_page_is_in_the_navigation():
@@ -49,13 +57,38 @@ def test_imports_point_inward_as_the_architecture_page_says():
         (ROOMS / room).is_dir() or (ROOMS / f"{room}.py").is_file() for room, _ in rows
     )
     for path in ROOMS.rglob("*.py"):
-        room = path.relative_to(ROOMS).parts[0].removesuffix(".py")
+        parts = path.relative_to(ROOMS).with_suffix("").parts
+        inner, room = "/".join(parts[:2]), parts[0]
         assert room in {*allowed, "__init__"}, f"architecture.md does not name {room}"
+        room = inner if inner in allowed else room
         for name in imports_of(path):
             package, *inner = name.split(".")
             assert package not in ("recipes", "tests"), f"{path} imports {name}"
+            # Flags belong to commands and recipes.
+            assert package != "argparse" or room == "command", f"{path} imports {name}"
             if package == "keras_vqem" and inner and room in allowed:
                 assert inner[0] in allowed[room], f"{path} imports {name}"
+
+
+def commands():
+    """Recipes and their flags, as README, documents and model cards show them."""
+    pages = [ROOT / "README.md", *DOCS.rglob("*.md"), *ROOT.glob("saved_models/*/*.md")]
+    for page in pages:
+        text = page.read_text().replace("\\\n", " ")
+        for recipe, rest in re.findall(r"recipes/(\w+)\.py( [^\n`]*)", text):
+            yield recipe, set(re.findall(r"(?<=\s)--[\w-]+", rest)), page
+
+
+def test_documented_commands_have_flags_that_exist():
+    flags = {}
+    for recipe, used, page in commands():
+        if recipe not in flags:
+            command = [sys.executable, ROOT / "recipes" / f"{recipe}.py", "--help"]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            flags[recipe] = set(re.findall(r"--[\w-]+", done.stdout))
+        assert used <= flags[recipe], (
+            f"{page}: {recipe}.py has no {used - flags[recipe]}"
+        )
 
 
 def headline_figures():

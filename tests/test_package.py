@@ -193,7 +193,8 @@ def test_shipped_presets_say_what_they_are(entry):
     card = (ROOT / "saved_models" / entry.name / "README.md").read_text()
     for name, value in entry.metrics.items():
         assert f"| {name} | {value:.2f} |" in card
-    assert "## Limits" in card and "terms" in card
+    assert "## Limits" in card and "terms" in card and entry.terms
+    assert re.search(r"Measured on [\d,]+ (sentences|images) of test", card)
     assert "Made by `python recipes/train_" in card and " --run RUN" in card
 
 

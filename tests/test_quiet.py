@@ -145,3 +145,16 @@ def test_a_gpu_that_cannot_be_used_is_no_greeting(
     monkeypatch.setattr(tf.config, "list_physical_devices", no_gpus)
     quiet.start()
     assert capfd.readouterr().err == ("failed call to cuInit\n" if driver else "")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-"])
+def test_a_closed_screen_does_not_stop_the_import(closed):
+    script = "import os; from keras_vqem import quiet; print(quiet.QUIET)"
+    done = subprocess.run(
+        f"{sys.executable} -c '{script}' {closed}",
+        shell=True,
+        env={**os.environ, "KERAS_VQEM_QUIET": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert done.returncode == 0 and done.stdout == "True\n"

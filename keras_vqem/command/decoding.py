@@ -90,7 +90,9 @@ def chosen(options: dict[str, Any], model: "keras.Model") -> dict[str, Any]:
     Raises:
         ValueError: If the model does not have an option.
     """
-    known = getattr(model, "generation_options", [])
+    from keras_vqem.models.translator import Translator
+
+    known = model.generation_options if isinstance(model, Translator) else []
     for name in options:
         if name not in known:
             theirs = ", ".join(map(_flag, known)) or "none"

@@ -5,6 +5,7 @@ server, models.config and batching.config, to the folder above FOLDER.
 """
 
 import argparse
+import contextlib
 import os
 import pathlib
 import shutil
@@ -120,6 +121,8 @@ def write(
         partial.rename(folder / str(version))
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        with contextlib.suppress(OSError):  # It stays unless it is empty.
+            folder.rmdir()
 
 
 def usage(model: "TaskModel", folder: pathlib.Path, version: int) -> str:

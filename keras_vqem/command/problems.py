@@ -25,6 +25,8 @@ def told_by(parser: argparse.ArgumentParser, verbose: bool = False) -> Iterator[
         if verbose:
             raise
         message = " ".join(str(error).split())
+        if isinstance(error, OSError) and error.strerror and error.filename:
+            message = f"{error.filename}: {error.strerror}."
         parser.exit(2, f"{parser.prog}: error: {message}\n")
 
 

@@ -17,7 +17,8 @@ try:
     from werkzeug import exceptions, serving
 except ImportError as error:
     raise ImportError(
-        "The page needs Flask. Install it with: pip install keras-vqem[web]"
+        "The page needs Flask, which the extra `web` installs: in a checkout by "
+        "pip install '.[web]'"
     ) from error
 
 HOST = "127.0.0.1"  # This machine only, because there is no authentication.

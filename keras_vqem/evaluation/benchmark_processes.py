@@ -70,8 +70,7 @@ class Worker:
         self.answers = queue.Queue()
         self.errors = tempfile.TemporaryFile("w+", dir=folder, errors="replace")
         # With -P, Python does not import from the folder of the worker.
-        command = [python, "-P", WORKER, "--contestants", contestants]
-        command += ["--folder", folder, "--threads", threads]
+        command = [python, "-P", WORKER, contestants, folder, threads]
         environment = os.environ | {
             "CUDA_VISIBLE_DEVICES": "-1",
             "KERAS_BACKEND": "tensorflow",

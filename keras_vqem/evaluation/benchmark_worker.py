@@ -21,7 +21,6 @@ Requests and answers are JSON objects, one per line:
 A failure comes back as {"error": ...}; the end of the input ends the process.
 """
 
-import argparse
 import contextlib
 import ctypes
 import gc
@@ -151,11 +150,7 @@ def answer(request: str, argument: Any, contestant: Any) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--contestants", required=True, help="file of the contestants")
-    parser.add_argument("--folder", required=True, help="folder of the data")
-    parser.add_argument("--threads", type=int, required=True, help="number of threads")
-    args = parser.parse_args()
+    contestants, folder, threads = sys.argv[1:]
     # Libraries may print; their output must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -164,10 +159,10 @@ def main() -> None:
     for line in sys.stdin:
         [(request, argument)] = json.loads(line).items()
         try:
-            module = module or load_module(args.contestants)
+            module = module or load_module(contestants)
             if request == "build":
                 contestant = None  # Its memory is free before the next one is built.
-                contestant, reply = build(module, args.folder, args.threads, **argument)
+                contestant, reply = build(module, folder, int(threads), **argument)
             else:
                 reply = answer(request, argument, contestant)
         except Exception as error:

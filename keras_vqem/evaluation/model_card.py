@@ -58,7 +58,12 @@ def training_seconds(run: str | os.PathLike) -> float | None:
 
 
 def _run_record(run):
-    options = json.loads((run / "config.json").read_text())["arguments"]
+    record = json.loads((run / "config.json").read_text())
+    if "arguments" not in record:
+        raise ValueError(
+            f"{run} is not the folder of a run. Pass one that a recipe made."
+        )
+    options = record["arguments"]
     options.pop("resume", None)
     for name, place in PLACES.items():
         if options.get(name) is not None:

@@ -65,12 +65,10 @@ def evaluate(
         for number in num_beams:
             row = f"{name}, {'greedy' if number == 1 else f'{number} beams'}"
             print(f"translating: {row}", file=sys.stderr, flush=True)
-            # All options are explicit, because a preset may store others.
-            settings = {"num_beams": number}
+            # Options that are not varied here are those that the model stores.
+            settings = {**model.generation_config, "num_beams": number}
             if has_codes:
                 settings["drop_repeats"] = drop_repeats
-            if isinstance(model, CTCTranslator):
-                settings = {**model.generation_config, **settings}
             options = dict(settings)
             takes_rescorer = "rescorer" in model.generation_options
             if rescorer is not None and number > 1 and takes_rescorer:

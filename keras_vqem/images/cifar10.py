@@ -14,7 +14,8 @@ RECORDS_PER_FILE = 10_000
 RECORD_BYTES = 1 + 3 * 32 * 32
 REMEDY = (
     "Unpack https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz again, and pass "
-    "its folder cifar-10-batches-bin, or the parent of that folder, as data_dir."
+    "its folder cifar-10-batches-bin, or the parent of that folder, as data_dir, "
+    "in recipes as --data."
 )
 
 

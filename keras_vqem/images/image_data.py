@@ -69,7 +69,8 @@ class ImageData:
         kind, _, tfds_name = name.partition(":")
         if name in ("cifar10", "folder") and data_dir is None:
             raise ValueError(
-                f"{name!r} needs data_dir. Pass the path of the folder with the images."
+                f"{name!r} needs a folder. Pass the folder with the images as "
+                f"data_dir, in recipes as --data."
             )
         if name == "cifar10":
             self._source = _Cifar10(self.data_dir, size)

@@ -79,7 +79,7 @@ class ImageDecompressor(keras.layers.Layer):
             self.stages.append(layer)
         self.built = True
 
-    def call(self, inputs: tf.Tensor) -> tuple[tf.Tensor, None]:
+    def call(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         x = self.dense(inputs)
         for block in self.residuals:
             x = block(x)

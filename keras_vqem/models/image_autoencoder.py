@@ -25,7 +25,7 @@ class ImageAutoencoder(TaskModel):
             vectors `[B, rows, columns, D]`.
         bottleneck: Bottleneck layer of `keras_vqem.layers`.
         decompressor: Layer from latents to a tuple of features per pixel and a first
-            guess of the pixels or None.
+            guess of the pixels.
         likelihood: Distribution of the pixels, with 256 levels.
         image_size: Tuple `(height, width)` of the images in pixels.
         **kwargs: Arguments of `keras.Model`.

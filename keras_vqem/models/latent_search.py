@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from keras import ops
 
+from keras_vqem.decoding.ctc_best_path import left_aligned
 from keras_vqem.ids import PAD_ID
 from keras_vqem.models.transformer import Transformer
 from keras_vqem.models.translator import mean_log_prob
@@ -72,5 +73,4 @@ def without_repeats(ids: tf.Tensor) -> tf.Tensor:
     """
     before = ops.pad(ids, [[0, 0], [1, 0]])[:, :-1]
     gone = (ids == before) | (ids == PAD_ID)
-    order = tf.argsort(tf.cast(gone, tf.int32), axis=1, stable=True)
-    return tf.gather(ops.where(gone, PAD_ID, ids), order, batch_dims=1)
+    return left_aligned(ids, ~gone, PAD_ID)

@@ -7,6 +7,7 @@ import keras
 
 from keras_vqem import models
 from keras_vqem.models import preset
+from keras_vqem.models.translator import Translator
 
 
 def model_file(path: str | os.PathLike) -> pathlib.Path:
@@ -39,7 +40,8 @@ def model_file(path: str | os.PathLike) -> pathlib.Path:
             f"{path} does not end in .keras. Pass the folder of a finished run, a file "
             f"that model.save(...) wrote, or a preset."
         )
-    elif (path / preset.WEIGHTS).is_file() or not path.exists():
+    # A run that has not ended has a config.json too. Other folders hide no preset.
+    elif (path / preset.WEIGHTS).is_file() or not (path / preset.CONFIG).is_file():
         try:
             return preset.preset_folder(path) / preset.CONFIG
         except FileNotFoundError:
@@ -84,7 +86,8 @@ def load_model(path: str | os.PathLike, *classes: type) -> keras.Model:
     if classes and not isinstance(model, classes):
         names = " or ".join(cls.__name__ for cls in classes)
         raise ValueError(
-            f"{file} holds a {type(model).__name__}, but a {names} is needed here."
+            f"{file} holds a model of class {type(model).__name__}, and {names} is "
+            f"needed here."
         )
     return model
 
@@ -109,13 +112,13 @@ def load_with_prior(
         return model
     if not isinstance(model, models.ImageVQVAE):
         raise ValueError(
-            f"{path} holds a {type(model).__name__}, which takes no prior. Leave the "
-            f"prior out."
+            f"{path} holds a model of class {type(model).__name__}, which takes no "
+            f"prior. Leave the prior out."
         )
     return model.with_prior(load_model(prior, models.GridTransformer))
 
 
-def load_translator(path: str | os.PathLike) -> models.Transformer | models.LatentNMT:
+def load_translator(path: str | os.PathLike) -> Translator:
     """Loads a trained translator, as `load_model` does.
 
     Set random seeds before this call. Setting them afterwards clears the resources

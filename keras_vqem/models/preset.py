@@ -31,9 +31,16 @@ SHIPPED = (PACKAGE.parent / "saved_models", PACKAGE / "saved_models")
 KERAS_CLASSES = {
     "DTypePolicy",
     "Constant",
+    "GlorotNormal",
     "GlorotUniform",
+    "HeNormal",
+    "HeUniform",
+    "LecunNormal",
+    "LecunUniform",
+    "Ones",
     "RandomNormal",
     "RandomUniform",
+    "TruncatedNormal",
     "VarianceScaling",
     "Zeros",
     # Schedules of a bottleneck's temperature or rate.
@@ -95,6 +102,9 @@ class Presets:
         """
         if not self.built:
             self.build()
+        config = _uncompiled(keras.saving.serialize_keras_object(self))
+        # What could not be loaded is told now, while the model is still there.
+        _check_objects(config, folder)
         dtype = "float16" if half else "float32"
         arrays = {}
         for name, weight in _named_weights(self).items():
@@ -124,7 +134,7 @@ class Presets:
                 {
                     "format": FORMAT,
                     "about": about or {},
-                    "model": _uncompiled(keras.saving.serialize_keras_object(self)),
+                    "model": config,
                     "files": {name: _sha256(new / name) for name in names},
                 },
             )
@@ -211,10 +221,15 @@ def _replacing_folder(folder):
         # A folder cannot be renamed to one that is not empty.
         if folder.exists():
             folder.rename(old)
-        new.rename(folder)
+        try:
+            new.rename(folder)
+        except OSError:
+            if old.exists():
+                old.rename(folder)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(new, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _sha256(path):
@@ -302,11 +317,13 @@ def _check_objects(value, path):
                 and re.fullmatch(r"keras(\.\w+)*", module)
                 and registered in ("", value["class_name"])
             )
-            if not (ours or known):
+            # The values of a Constant: Keras makes a plain array of them.
+            array = value["class_name"] == "__numpy__" and not registered
+            if not (ours or known or array):
                 raise PresetError(
-                    f"{path} names a class that presets cannot hold: "
+                    f"{path}: presets cannot hold objects of "
                     f"{module}.{value['class_name']} ({registered or 'not registered'})"
-                    f". The preset is foreign, or needs a newer keras_vqem."
+                    f". Save a model without them; to load this one, update keras_vqem."
                 )
         for inner in value.values():
             _check_objects(inner, path)

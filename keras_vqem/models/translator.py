@@ -270,12 +270,20 @@ class Translator(TaskModel):
 
     @generation_config.setter
     def generation_config(self, options):
+        options = options or {}
         unknown = sorted(options.keys() - set(self.generation_options))
         if unknown:
             raise ValueError(
                 f"`generation_config` has {unknown}, which are not options of "
                 f"{type(self).__name__}. Its options are {self.generation_options}."
             )
+        for name, value in options.items():
+            # They are stored with the model: a rescorer would become a part of it.
+            if not isinstance(value, (bool, int, float, type(None))):
+                raise ValueError(
+                    f"`generation_config` holds numbers and booleans, and {name!r} is "
+                    f"a {type(value).__name__}. Pass it to each call instead."
+                )
         self._generation_config = dict(options)
 
     def translate_ids(self, source_ids: ArrayLike, **options: Any) -> tf.Tensor:
@@ -342,6 +350,8 @@ class Translator(TaskModel):
                 input_signature=[tf.TensorSpec([None, None], "int32")],
                 autograph=False,
             )
+            # Traced now: `generate` would read what `generation_config` is by then.
+            graphs[key].get_concrete_function()
         return graphs[key]
 
     def translate(

@@ -28,5 +28,5 @@ def serving_api(name: str) -> types.ModuleType:
     except ImportError as error:
         raise ImportError(
             f"The protocol of TensorFlow Serving is not installed ({error}). "
-            "Install it: pip install keras-vqem[serving]"
+            "Install the extra `serving`, in a checkout by pip install '.[serving]'"
         ) from error

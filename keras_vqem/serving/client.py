@@ -98,7 +98,7 @@ class Client(abc.ABC):
 class GrpcClient(Client):
     """Client that calls `PredictionService.Predict` by gRPC.
 
-    It needs tensorflow-serving-api: `pip install keras-vqem[serving]`.
+    It needs tensorflow-serving-api: the extra `serving`.
 
     Args:
         address: Address of the server, `"HOST:PORT"`.

@@ -72,12 +72,14 @@ def add_model(
         List of the paths of the two files.
     """
     config = read_models(folder)
+    models, batching = (pathlib.Path(folder) / file for file in (MODELS, BATCHING))
+    # A file that needs no change keeps its comments.
     if name not in [model.name for model in config.model_config_list.config]:
         _add(config, name, base_path)
-    batching = pathlib.Path(folder) / BATCHING
+        _write_models(folder, config)
     if not batching.is_file():
         write_batching(folder)
-    return [_write_models(folder, config), batching]
+    return [models, batching]
 
 
 def read_models(folder: str | os.PathLike) -> Any:

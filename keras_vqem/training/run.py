@@ -110,6 +110,9 @@ class Run:
     def __exit__(self, kind, error, traceback):
         self._scope.close()
         if error is not None:
+            # Recipes show users one sentence; the rest is for whoever has to find out.
+            if self.folder.path.is_dir():
+                self.folder.log("".join(traceback.format_exception(error)))
             self.folder.take_back()
 
     def log(self, line: str) -> None:
@@ -198,6 +201,6 @@ class Run:
     def _tensorboard(self):
         # TensorFlow does not install it, and a run does not need it.
         if importlib.util.find_spec("tensorboard") is None:
-            self.log("no TensorBoard events: pip install 'keras-vqem[recipes]'")
+            self.log("no TensorBoard events: pip install '.[recipes]' in a checkout")
             return []
         return [keras.callbacks.TensorBoard(self.path / "tensorboard")]

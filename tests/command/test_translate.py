@@ -118,7 +118,7 @@ def test_mistakes_are_one_sentence(tmp_path, capsys):
         (["--max-length", "9"], "--max-length is not an option of LatentNMT"),
         (["--blank-bias", "-1"], "--blank-bias is not an option of LatentNMT"),
         (["--top-k", "0"], "--top-k must be at least 1, received 0"),
-        (["--rescorer", "multi30k_en_de_em"], "a Transformer is needed here"),
+        (["--rescorer", "multi30k_en_de_em"], "Transformer is needed here"),
         (["--rescorer", "nothing"], "There is no model nothing"),
         (["--num-beams", "0"], "--num-beams must be at least 1, received 0"),
         (["--num-beams", "9999"], "Use fewer beams"),

@@ -472,6 +472,6 @@ def test_a_missing_flask_is_told(monkeypatch, capsys):
     monkeypatch.delattr(keras_vqem.command, "web")
     with pytest.raises(SystemExit, match="2"):
         main.main(["demo", "--web"])
-    assert "pip install keras-vqem[web]" in capsys.readouterr().err
+    assert "pip install '.[web]'" in capsys.readouterr().err
     monkeypatch.undo()
     assert importlib.import_module(web.__name__) is web

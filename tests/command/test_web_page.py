@@ -19,7 +19,7 @@ def chromium():
     try:
         from playwright import sync_api
     except ImportError:
-        pytest.fail("Playwright is missing: pip install keras-vqem[browser]")
+        pytest.fail("Playwright is missing: pip install '.[browser]'")
     names = ("chromium", "chromium-browser", "google-chrome")
     path = next(filter(None, map(shutil.which, names)), None)
     if path is None:

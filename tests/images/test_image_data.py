@@ -193,7 +193,7 @@ def test_arguments():
     with pytest.raises(ValueError, match="'dev': use one of train, val, test"):
         ImageData("shapes").images("dev")
     for name in ("cifar10", "folder"):
-        with pytest.raises(ValueError, match=f"'{name}' needs data_dir"):
+        with pytest.raises(ValueError, match=f"'{name}' needs a folder"):
             ImageData(name)
     with pytest.raises(ValueError, match="validation must be 0 or more, not -1"):
         ImageData("shapes", validation=-1)

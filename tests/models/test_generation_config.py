@@ -58,3 +58,21 @@ def test_scores_come_with_translations():
         expected = model.generate(ids)["scores"][0]
         assert scores[place] == pytest.approx(float(expected), rel=1e-4)
     assert model.translate([], return_scores=True) == ([], [])
+
+
+def test_a_graph_keeps_the_options_it_was_asked_for():
+    model = small.exportable("Transformer")
+    ids = model.tokenizer.encode(TEXTS).to_tensor()
+    expected = model.translate_ids(ids)
+    graph = model.translation_graph()
+    model.generation_config = {"max_length": 2}
+    np.testing.assert_array_equal(graph(ids), expected)
+    assert model.translation_graph()(ids).shape[1] == 2
+    model.generation_config = None
+    np.testing.assert_array_equal(model.translation_graph()(ids), expected)
+
+
+def test_a_model_is_not_stored_in_another():
+    teacher = small.exportable("Transformer")
+    with pytest.raises(ValueError, match="'rescorer' is a Transformer. Pass it to"):
+        small.latent_nmt(generation_config={"rescorer": teacher})

@@ -2,6 +2,7 @@
 
 import io
 import json
+import pathlib
 
 import keras
 import numpy as np
@@ -184,6 +185,10 @@ def foreign_file(folder, name, content=b"something else"):
         ),
         (lambda f: edit(f, lambda r: r.update(format=9)), "format 9.*Update"),
         (
+            lambda f: edit(f, lambda r: r.update(format=1)),
+            "format 1.*Save the preset again",
+        ),
+        (
             lambda f: edit(f, lambda r: r["files"].update({"../x": "0"})),
             "file outside its folder: '../x'",
         ),
@@ -236,7 +241,7 @@ def test_damage_is_named(folder, harm, message):
 )
 def test_foreign_objects_are_refused(folder, planted):
     edit(folder, lambda r: r["model"]["config"].update(bottleneck=planted))
-    with pytest.raises(PresetError, match="a class that presets cannot hold"):
+    with pytest.raises(PresetError, match="presets cannot hold objects of"):
         models.LatentNMT.from_preset(folder)
 
 
@@ -275,3 +280,48 @@ def test_options_that_generate_does_not_have_are_refused(folder, translator):
     path.write_text(json.dumps(record))
     with pytest.raises(PresetError, match="beams"):
         models.LatentNMT.from_preset(folder)
+
+
+def image_model(initializer):
+    return models.ImageVQVAE(
+        layers.PatchCompressor(code_dim=4, channels=4, num_blocks=0),
+        layers.VQEMBottleneck(4, initializer=initializer),
+        layers.PatchDecompressor(channels=4, num_blocks=0, pixel_channels=4),
+        layers.LogisticMixture(num_mixtures=2),
+        image_size=(8, 8),
+    )
+
+
+def test_codes_given_as_an_array_come_back(tmp_path):
+    codes = np.random.default_rng(0).normal(size=(1, 4, 4)).astype("float32")
+    model = image_model(keras.initializers.Constant(codes))
+    model.save_to_preset(tmp_path / "preset")
+    again = models.ImageVQVAE.from_preset(tmp_path / "preset")
+    np.testing.assert_array_equal(again.bottleneck.codebook, codes)
+
+
+def test_what_could_not_be_loaded_is_not_saved(tmp_path):
+    model = image_model(keras.initializers.Orthogonal())
+    model.bottleneck.built = model.built = True
+    with pytest.raises(
+        PresetError, match="presets cannot hold objects of .*Orthogonal"
+    ):
+        model.save_to_preset(tmp_path / "preset")
+    assert not (tmp_path / "preset").exists()
+
+
+def test_an_old_preset_survives_a_failed_replacement(folder, monkeypatch):
+    model = preset.Presets.from_preset(folder)
+    rename = pathlib.Path.rename
+
+    def fail(path, target):
+        if path.name.endswith(".partial"):
+            raise OSError("no space left")
+        return rename(path, target)
+
+    monkeypatch.setattr(pathlib.Path, "rename", fail)
+    with pytest.raises(OSError, match="no space left"):
+        model.save_to_preset(folder)
+    monkeypatch.undo()
+    preset.Presets.from_preset(folder)
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]

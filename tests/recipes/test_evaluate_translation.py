@@ -72,7 +72,7 @@ def test_wrong_arguments_are_explained(evaluate, tiny, capsys):
         ([*model, *data, "--num-beams", "1", "1"], "twice"),
         ([*model, *data, "--rounds", "0"], "at least 1"),
         ([*data, "--model", "nowhere"], "nowhere"),
-        ([*model, *data, "--rescore", "nowhere"], "nowhere"),
+        ([*model, *data, "--rescorer", "nowhere"], "nowhere"),
         ([*model, *data, "--show", "-1"], "negative"),
     ]:
         with pytest.raises(SystemExit) as stop:

@@ -93,7 +93,7 @@ def test_without_matplotlib_the_remedy_is_named(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(SystemExit):
         quickstart.main([])
-    assert "pip install 'keras-vqem[recipes]'" in capsys.readouterr().err
+    assert "pip install '.[recipes]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [("--points", "15"), ("--steps", "0")])

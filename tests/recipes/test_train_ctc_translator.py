@@ -64,7 +64,7 @@ def test_it_is_evaluated_as_it_is_stored(run, tiny, recipe, tmp_path, monkeypatc
     file = tmp_path / "table.json"
     command = ["--model", tiny.teacher, "--model", tmp_path / "ctc.keras"]
     command += ["--data", tiny.data.folder, "--json", file, "--rounds", 1]
-    command += ["--num-beams", 1, 2, "--rescore", tiny.teacher]
+    command += ["--num-beams", 1, 2, "--rescorer", tiny.teacher]
     recipe("evaluate_translation").main([*map(str, command)])
     entries = json.loads(file.read_text())["entries"]
     corpus, teacher = tiny.data.corpus("test"), loading.load_translator(tiny.teacher)

@@ -95,6 +95,6 @@ def test_without_the_extra_the_error_names_it(copy, monkeypatch):
         raise ImportError(f"No module named {name!r}")
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(ImportError, match=r"pip install keras-vqem\[serving\]"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[serving\]'"):
         write_warmup(copy, TEXTS)
     assert not (copy / "assets.extra").exists()
