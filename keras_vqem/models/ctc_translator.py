@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 from keras.optimizers.schedules import LearningRateSchedule
+from numpy.typing import ArrayLike
 
 from keras_vqem import replicas
 from keras_vqem.checks import whole_number
@@ -14,6 +15,7 @@ from keras_vqem.ids import EOS_ID, PAD_ID
 from keras_vqem.layers import TransformerDecoder, ctc_alignment, ctc_loss
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 from keras_vqem.layers.position_signal import position_signal
+from keras_vqem.models.transformer import Transformer
 from keras_vqem.models.translator import Translator, with_generation_config
 
 
@@ -63,11 +65,11 @@ class CTCTranslator(Translator):
         **kwargs: `generation_config`, `low_score`, and arguments of `keras.Model`.
 
     Call arguments:
-        inputs: A dict of int32 ids padded with 0: `source_ids` [B, S], and for the
-            loss `target_ids` [B, T], each sentence ended by id 1.
+        inputs: Dict of int32 ids, padded with 0: `source_ids` `[B, S]`, and for the
+            loss `target_ids` `[B, T]`, each sentence ended by id 1.
 
     Returns:
-        Logits [B, S * upsample, vocabulary_size], one distribution per position.
+        Logits `[B, S * upsample, vocabulary_size]`, one distribution per position.
 
     Example:
 
@@ -220,40 +222,42 @@ class CTCTranslator(Translator):
     @with_generation_config
     def generate(
         self,
-        source_ids,
-        num_beams=1,
-        blank_bias=0.0,
-        length_bonus=0.0,
-        length_penalty=0.0,
-        top_k=8,
-        rescorer=None,
-    ):
+        source_ids: ArrayLike,
+        num_beams: int = 1,
+        blank_bias: float = 0.0,
+        length_bonus: float = 0.0,
+        length_penalty: float = 0.0,
+        top_k: int = 8,
+        rescorer: Transformer | None = None,
+    ) -> dict[str, tf.Tensor]:
         """Translates ids, all words at once.
 
-        The options, by keyword, default to those of `generation_config`, then to these.
+        Pass options by keyword. An option that is not passed is taken from
+        `generation_config`, and else has the default given here.
 
         Args:
-            source_ids: int32 [B, S].
-            num_beams: 1 to take the most probable id at each position, without a loop.
-                With more, a prefix beam search goes through the positions and finds
-                that many translations, each with the probability of its alignments
-                summed up, and the best of them wins.
+            source_ids: int32 `[B, S]`, source sentences, padded with 0.
+            num_beams: Number of candidate translations. With 1, each position takes
+                its most probable id, without a loop. With more, a prefix beam search
+                goes through the positions, sums the probability of each candidate over
+                its alignments, and the best candidate wins.
             blank_bias: Number to add to the blank's logit at each position. Negative
                 values give longer translations. Where two words share the probability,
                 the blank can win against each of them, and the word is lost.
-            length_bonus: Number to add to the log probability of a beam for each of
-                its tokens.
-            length_penalty: Exponent of the length by which beams are compared; see
-                `keras_vqem.decoding.ctc_prefix_beam_search`.
+            length_bonus: Number to add to the log probability of a beam per token.
+            length_penalty: Exponent of the length by which scores of beams are
+                divided, as in `keras_vqem.decoding.ctc_prefix_beam_search`.
             top_k: Number of most probable ids per position by which beams grow.
-            rescorer: A trained `Transformer` with the same tokenizer, the teacher for
-                example. It chooses among the beams, all of which it reads at once.
+            rescorer: A trained `Transformer` with the same tokenizer, for example the
+                teacher. It chooses among the beams, and scores all of them in one pass.
 
         Returns:
-            A dict: `target_ids` int32 [B, L], each row ended by id 1 (unless it has no
-            end), then padded with 0; and `scores` [B], the log probability of the
-            translation over the number of its tokens: by CTC without the bias, or by
-            the rescorer, if there is one.
+            A dict of tensors:
+
+            - `target_ids`: int32 `[B, L]`, with id 1 at the end of each row, unless
+              the model wrote no end, then padded with 0.
+            - `scores`: `[B]`, log probability per token of the translation: under CTC
+              without the bias, or under the rescorer if there is one.
         """
         logits, mask = self._write(source_ids)
         if num_beams == 1:

@@ -7,8 +7,8 @@ from keras import ops
 
 from keras_vqem.decoding.ctc_best_path import left_aligned
 from keras_vqem.ids import PAD_ID
+from keras_vqem.models.token_scores import mean_log_prob
 from keras_vqem.models.transformer import Transformer
-from keras_vqem.models.translator import mean_log_prob
 
 if TYPE_CHECKING:
     from keras_vqem.models.latent_nmt import LatentNMT

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from keras_vqem.ids import EOS_ID, PAD_ID
 from keras_vqem.layers import TransformerDecoder
 from keras_vqem.models import stepwise
+from keras_vqem.models.token_scores import mean_log_prob
 from keras_vqem.models.translator import (
     Translator,
-    mean_log_prob,
     with_generation_config,
 )
 
