@@ -12,7 +12,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from keras_vqem import layers, models
 from keras_vqem.command import main
-from tests.command import test_web as small
+from tests.command import page_models as small
 
 
 @pytest.fixture(scope="module")

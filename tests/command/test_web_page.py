@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras_vqem.command import page_images
 from keras_vqem.command.photos import photos
 from keras_vqem.images import shapes
-from tests.command import test_web as small
+from tests.command import page_models as small
 
 pytestmark = pytest.mark.soak  # needs a browser, which .ci/run does not install
 
