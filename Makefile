@@ -13,13 +13,13 @@ demo: $(VENV)/.ready  ## the trained models at work, in under a minute
 	$(BIN)/keras-vqem demo
 
 test: $(VENV)/.ready  ## everything quick, README and docstring examples included
-	$(BIN)/python -m pytest -q -rs -n 2 --dist loadscope --durations=25
+	$(BIN)/python -m pytest -q -rfEs -n 2 --dist loadscope --durations=25
 
 test-slow: $(VENV)/.ready  ## the longer checks only
-	$(BIN)/python -m pytest -q -rs -n 2 --dist loadscope --durations=25 -m 'slow and not soak'
+	$(BIN)/python -m pytest -q -rfEs -n 2 --dist loadscope --durations=25 -m 'slow and not soak'
 
 soak: $(VENV)/.ready  ## what takes too long for .ci/run
-	$(BIN)/python -m pytest -q -rs --durations=25 -m soak
+	$(BIN)/python -m pytest -q -rfEs --durations=25 -m soak
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import traceback
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -107,7 +108,7 @@ class Run:
         )
         return self
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(self, kind, error, trace):
         self._scope.close()
         if error is not None:
             # Recipes show users one sentence; the rest is for whoever has to find out.
