@@ -2,8 +2,8 @@
 
 import contextlib
 import importlib.util
-import traceback
 import os
+import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any
 
