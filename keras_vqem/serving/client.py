@@ -74,7 +74,7 @@ class Client(abc.ABC):
     def _late(self):
         return ServerError(
             f"No answer from {self.address} within {self.timeout:g} s. Wait longer "
-            "(`timeout`, --timeout) or send fewer texts per request (--batch). A "
+            "(`timeout`, --timeout) or send fewer texts per request (--batch-size). A "
             "server that has just started is slow at first, unless the model has "
             "warm-up requests."
         )
@@ -91,7 +91,7 @@ class Client(abc.ABC):
             f"{self._asked} at {self.address} does not take a list of texts for "
             f"signature {self.signature!r} ({details}). Check the signature "
             "(`signature`, --signature), and that a request holds no more texts "
-            "(--batch) than the server's max_batch_size."
+            "(--batch-size) than the server's max_batch_size."
         )
 
 

@@ -34,11 +34,11 @@ def test_lines_of_a_file_or_arguments(
     lines = [text for text in TEXTS if "\0" not in text]
     path = tmp_path / "lines.en"
     path.write_bytes("\r\n".join(lines).encode() + b"\nbad \xff\xfe byte")
-    run(client, server, transport, "--batch", "2", "--file", str(path))
+    run(client, server, transport, "--batch-size", "2", "--file", str(path))
     lines.append("bad \ufffd\ufffd byte")
     expected = [one_line(text) for text in model.translate(lines)]
     assert capfdbinary.readouterr().out.decode().split("\n") == [*expected, ""]
-    run(client, server, transport, "--batch", "3", "--", *lines)
+    run(client, server, transport, "--batch-size", "3", "--", *lines)
     assert capfdbinary.readouterr().out.decode().split("\n") == [*expected, ""]
 
 
@@ -73,7 +73,7 @@ def test_a_dead_server_is_told(client, transport, capsys):
     [
         (["--model", "m"], "--grpc"),
         (["--rest", "localhost:8501", "--model", "m"], "http://HOST:PORT"),
-        (["--rest", "http://x", "--model", "m", "--batch", "0"], "at least 1"),
+        (["--rest", "http://x", "--model", "m", "--batch-size", "0"], "at least 1"),
         (["--rest", "http://x", "--model", "m", "--file", "f", "text"], "not both"),
         (["--rest", "http://x", "--model", "m", "--file", "no/f"], "no/f"),
     ],
