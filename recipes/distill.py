@@ -6,7 +6,15 @@
 translates all training sources with beam search. A teacher translates similar sentences
 in similar ways, which a parallel decoder learns more easily than human translations
 (Kim and Rush 2016, arXiv:1606.07947). Validation and test sets and the vocabulary are
-copied unchanged.
+copied unchanged. With --sources captions.en the lines of that file, which need no
+translation by anybody, are translated and added.
+
+    python recipes/distill.py --data data/mine --model runs/backwards \\
+        --back-translate captions.de --weight 3 --output data/mine_more
+
+is back-translation (Sennrich 2016, arXiv:1511.06709): a model of the other direction
+translates lines of the target language, and each line becomes the target of a new
+pair. The training pairs of --data are kept, and here come up three times per epoch.
 
 If it is killed, the same command continues where it stopped. Several processes can
 share the work with --shard 1/4 to --shard 4/4; the last one to end joins their lines.
@@ -46,7 +54,16 @@ def main(arguments=None):
         help="teacher: folder of a finished run, .keras file or preset",
     )
     add("--output", **folder, required=True, help="folder to write")
-    add_number(parser, "--num-beams", 4, "number of beams of the teacher's search")
+    files = {"type": Path, "nargs": "+", "default": [], "metavar": "FILE"}
+    add("--sources", **files, help="files with more lines of the source language")
+    add(
+        "--back-translate",
+        **files,
+        help="files with lines of the target language; --model translates them back",
+    )
+    help = "number of times that pairs of --data come up beside back-translated ones"
+    add_number(parser, "--weight", 1.0, help)
+    add_number(parser, "--num-beams", 4, "number of beams of the model's search")
     add_number(parser, "--batch-size", 64, "number of lines per batch")
     add(
         "--shard",
@@ -56,20 +73,26 @@ def main(arguments=None):
         help="translate part I of N of the lines (default: 1/1)",
     )
     options = parser.parse_args(arguments)
+    if options.sources and options.back_translate:
+        parser.error("--sources and --back-translate need models of two directions")
 
     from keras_vqem.models.loading import load_translator, model_file
     from keras_vqem.text import TranslationData
-    from keras_vqem.training.distillation import Shard, join
+    from keras_vqem.text.parallel_corpus import read_lines
+    from keras_vqem.training.distillation import Shard, back_translate, distill, join
 
     if (options.output / "data.json").exists():
         print(f"{options.output} is already complete.")
         return
     data, file = TranslationData(options.data), model_file(options.model)
-    sources, (which, count) = data.corpus("train").sources, options.shard
-    lines = "\n".join(sources).encode("utf-8", "surrogateescape")
+    files = options.back_translate or options.sources
+    more = [line for path in files for line in read_lines(path)]
+    train = [] if options.back_translate else data.corpus("train").sources
+    lines, (which, count) = train + more, options.shard
+    text = "\n".join(lines).encode("utf-8", "surrogateescape")
     settings = {
         "model": hashlib.sha256(file.read_bytes()).hexdigest(),
-        "sources": hashlib.sha256(lines).hexdigest(),
+        "sources": hashlib.sha256(text).hexdigest(),
         "num_beams": options.num_beams,
     }
     model = load_translator(file)
@@ -77,21 +100,27 @@ def main(arguments=None):
         lambda texts: model.translate(
             texts, batch_size=options.batch_size, num_beams=options.num_beams
         ),
-        sources,
+        lines,
         settings,
         chunk_lines=16 * options.batch_size,
         log=lambda line: print(line, flush=True),
     )
-    made = join(data, options.output, count)
-    if made is None:
+    translations = join(lines, options.output, count)
+    if translations is None:
         print(f"Shard {which}/{count} is complete, but not all shards are.")
         return
+    if options.back_translate:
+        made = back_translate(data, options.output, translations, more, options.weight)
+        print(f"{options.output}: {made.lines} training pairs")
+        print(f"{made.kept} of them are of {options.data}, the others back-translated.")
+        return
+    made = distill(data, options.output, translations, more)
     print(f"{options.output}: {made.lines} training pairs")
     print(f"{made.kept} of them keep their own target: the teacher wrote nothing.")
     if made.kept:
         print(
-            f"WARNING: the teacher wrote nothing for {made.kept} of {made.lines} "
-            f"training sources ({made.kept / made.lines:.1%}). If these are many, it "
+            f"WARNING: the teacher wrote nothing for {made.kept} of {len(train)} "
+            f"training sources ({made.kept / len(train):.1%}). If these are many, it "
             f"is not trained well enough: look at its val_bleu.",
             file=sys.stderr,
         )

@@ -5,6 +5,8 @@ import os
 import pathlib
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
 from keras_vqem.files import replacing
 from keras_vqem.text import numbers
 
@@ -78,7 +80,7 @@ class ParallelCorpus:
         Raises:
             ValueError: If the files have different numbers of lines.
         """
-        sources, targets = _read_lines(source_path), _read_lines(target_path)
+        sources, targets = read_lines(source_path), read_lines(target_path)
         if len(sources) != len(targets):
             raise ValueError(
                 f"{source_path} has {len(sources)} lines, but {target_path} has "
@@ -160,6 +162,25 @@ class ParallelCorpus:
             targets.append(_decode(pair[target_language]))
         return cls(sources, targets)
 
+    def repeated(self, times: float, seed: int = 0) -> "ParallelCorpus":
+        """Returns a corpus with every pair repeated, to give it a weight in a mixture.
+
+        Args:
+            times: Number of times that each pair comes up. With 2.5, every pair comes
+                up twice, and a random half of them once more.
+            seed: Integer that selects that random part.
+
+        Returns:
+            A `ParallelCorpus`.
+        """
+        if not 0 < times < float("inf"):
+            raise ValueError(f"`times` must be above 0, received {times}.")
+        whole, part = int(times), round((times - int(times)) * len(self))
+        some = np.random.default_rng(seed).permutation(len(self))[:part]
+        places = [*range(len(self))] * whole + sorted(some.tolist())
+        sides = (self.sources, self.targets)
+        return ParallelCorpus(*([side[i] for i in places] for side in sides))
+
     def save(
         self,
         folder: str | os.PathLike,
@@ -189,6 +210,11 @@ class ParallelCorpus:
                 temporary.write_bytes(content)
         return paths
 
+    def __add__(self, other: "ParallelCorpus") -> "ParallelCorpus":
+        return ParallelCorpus(
+            self.sources + other.sources, self.targets + other.targets
+        )
+
     def __len__(self) -> int:
         return len(self.sources)
 
@@ -200,7 +226,15 @@ def _decode(line):
     return line.decode("utf-8", "surrogateescape")
 
 
-def _read_lines(path):
+def read_lines(path: str | os.PathLike) -> list[str]:
+    """Reads the lines of a file as `ParallelCorpus.from_files` does.
+
+    Args:
+        path: Path of a UTF-8 file with one sentence per line, plain or `.gz`.
+
+    Returns:
+        List of strings without line ends.
+    """
     path = pathlib.Path(path)
     content = path.read_bytes()
     if path.suffix == ".gz":

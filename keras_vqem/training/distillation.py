@@ -1,6 +1,6 @@
-"""Distillation: a training set with targets written by a teacher.
+"""Distillation and back-translation: training sets that a model wrote one side of.
 
-The sources are divided into shards, which different processes can translate. Each
+The lines are divided into shards, which different processes can translate. Each
 shard appends its lines to its own file, so that a killed process loses at most one
 chunk. When all shards are complete, they are joined.
 """
@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from keras_vqem.files import write_json
-from keras_vqem.text import ParallelCorpus, TranslationData
+from keras_vqem.text import ParallelCorpus, TranslationData, clean
 from keras_vqem.text.lines import one_line
 
 
 class Distilled(NamedTuple):
-    """Result of `join`.
+    """Result of `distill` and `back_translate`.
 
     Attributes:
         data: The new `TranslationData`.
@@ -34,7 +34,7 @@ class Distilled(NamedTuple):
 
 
 class Shard:
-    """One of `count` parts of the training sources, with a file of translations.
+    """One of `count` parts of the lines to translate, with a file of translations.
 
     Args:
         output: Folder of the distilled data. Shards are in its folder `shards`.
@@ -165,35 +165,32 @@ class Shard:
 
 
 def join(
-    data: TranslationData, output: str | os.PathLike, count: int = 1
-) -> Distilled | None:
-    """Makes a data folder of complete shards, with the other splits of `data`.
-
-    A source with an empty translation keeps its own target.
+    lines: Sequence[str], output: str | os.PathLike, count: int = 1
+) -> list[str] | None:
+    """Returns the translations of all lines, once all shards are complete.
 
     Args:
-        data: `TranslationData` whose training sources were translated.
-        output: Folder of the shards, and of the new data.
+        lines: All lines that the shards translate.
+        output: Folder of the shards.
         count: Number of shards.
 
     Returns:
-        A `Distilled`, or None if a shard is not complete yet.
+        List of strings, or None if a shard is not complete yet.
 
     Raises:
-        ValueError: If a shard does not fit the data, if the settings of shards
+        ValueError: If a shard does not fit the lines, if the settings of shards
             differ, or if all translations are empty.
     """
-    train = data.corpus("train")
     shards = [Shard(output, number, count) for number in range(1, count + 1)]
     parts = [shard.outputs() for shard in shards]
     for shard, part in zip(shards, parts, strict=True):
-        if len(part) < len(shard.part(train.sources)):
+        asked = len(shard.part(lines))
+        if len(part) < asked:
             return None
-        if len(part) > len(shard.part(train.sources)):
+        if len(part) > asked:
             raise ValueError(
-                f"{shard.path} has {len(part)} lines for "
-                f"{len(shard.part(train.sources))} sources, so it was made from other "
-                f"data. Remove it, or pass its data."
+                f"{shard.path} has {len(part)} lines for {asked} sources, so it was "
+                f"made from other data. Remove it, or pass its data."
             )
         if shard.settings() != shards[0].settings():
             raise ValueError(
@@ -201,26 +198,86 @@ def join(
                 f"Compare the .json files beside them, and remove one."
             )
     outputs = [text for part in parts for text in part]
+    if not any(map(str.strip, outputs)):
+        raise ValueError(
+            f"The model wrote nothing for any of the {len(outputs)} lines. Train it "
+            f"until its translations have words (see its val_bleu), remove "
+            f"{shards[0].path.parent}, and start again."
+        )
+    return outputs
+
+
+def distill(
+    data: TranslationData,
+    output: str | os.PathLike,
+    translations: Sequence[str],
+    sources: Sequence[str] = (),
+) -> Distilled:
+    """Makes a data folder whose training targets are a teacher's translations.
+
+    A training pair with an empty translation keeps its own target. The other splits
+    and the tokenizer are those of `data`.
+
+    Args:
+        data: `TranslationData` whose training sources were translated.
+        output: Folder of the new data.
+        translations: Translations of the training sources, then of `sources`.
+        sources: More lines in the source language. Their pairs are cleaned with
+            `keras_vqem.text.clean` before they are added.
+
+    Returns:
+        A `Distilled`.
+    """
+    train = data.corpus("train")
+    own, more = translations[: len(train)], translations[len(train) :]
     targets = [
         text if text.strip() else target
-        for text, target in zip(outputs, train.targets, strict=True)
+        for text, target in zip(own, train.targets, strict=True)
     ]
-    kept = sum(not text.strip() for text in outputs)
-    if kept == len(outputs):
-        raise ValueError(
-            f"The teacher wrote nothing for any of the {kept} training sources. Train "
-            f"it until its translations have words (see its val_bleu), remove "
-            f"{shards[0].path.parent}, and distill again."
-        )
+    added, _ = clean(ParallelCorpus(sources, more))
+    made = _create(data, output, ParallelCorpus(train.sources, targets) + added)
+    return Distilled(made, len(train) + len(added), sum(not t.strip() for t in own))
+
+
+def back_translate(
+    data: TranslationData,
+    output: str | os.PathLike,
+    translations: Sequence[str],
+    targets: Sequence[str],
+    weight: float = 1.0,
+) -> Distilled:
+    """Makes a data folder with the training pairs of `data` and back-translated ones.
+
+    The new pairs have a human's sentence as target and a model's translation of it as
+    source. They are cleaned with `keras_vqem.text.clean`. The other splits and the
+    tokenizer are those of `data`.
+
+    Args:
+        data: `TranslationData` with the human translations.
+        output: Folder of the new data.
+        translations: Translations of `targets` into the source language.
+        targets: Lines in the target language.
+        weight: Number of times that the training pairs of `data` come up per epoch.
+
+    Returns:
+        A `Distilled`; `kept` is the number of pairs of `data` in it.
+    """
+    train = data.corpus("train").repeated(weight)
+    added, _ = clean(ParallelCorpus(translations, targets))
+    made = _create(data, output, train + added)
+    return Distilled(made, len(train) + len(added), len(train))
+
+
+def _create(data, output, train):
     splits = {name: data.corpus(name) for name in data.splits if name != "train"}
-    splits["train"] = ParallelCorpus(train.sources, targets)
+    splits["train"] = train
     try:
-        made = TranslationData.create(
+        return TranslationData.create(
             output, data.source, data.target, data.tokenizer, splits
         )
     except FileExistsError:
         # The process of another shard has joined them already.
         made = TranslationData(output)
-        if made.corpus("train").targets != targets:
+        if made.corpus("train").targets != train.targets:
             raise
-    return Distilled(made, len(targets), kept)
+        return made
