@@ -6,6 +6,9 @@
         --train-source train.en --train-target train.de \\
         --val-source val.en --val-target val.de \\
         --test-source test.en.gz --test-target test.de.gz --vocabulary 4000
+    python recipes/prepare_translation.py --output data/mixed --languages en de \\
+        --train-source news.en talks.en --train-target news.de talks.de \\
+        --weights 1 2.5 --val-source val.en --val-target val.de
     python recipes/prepare_translation.py --output data/wmt14 \\
         --tfds wmt14_translate/de-en --data tensorflow_datasets --vocabulary 32000
 
@@ -13,8 +16,10 @@ Pairs come from files (line n of one is the translation of line n of the other),
 prepared TensorFlow data set, or from a grammar of numbers, dates and times, which needs
 no data. Broken, empty, over-long, ill-matched and repeated pairs are removed from the
 training set; validation and test sets are not changed. A subword vocabulary for both
-languages is learned from the remaining training lines. All other translation recipes
-take the folder as --data; `keras_vqem.text.TranslationData` reads it.
+languages is learned from the remaining training lines. With several training files,
+--weights says how often per epoch the pairs of each come up: with 2.5, all of them
+twice and a random half once more. All other translation recipes take the folder as
+--data; `keras_vqem.text.TranslationData` reads it.
 """
 
 from pathlib import Path
@@ -39,7 +44,13 @@ def parse(arguments):
     for split in SPLITS:
         for side in SIDES:
             help = f"file with the {side} lines of the {split} set, plain or .gz"
-            add(f"--{split}-{side}", type=Path, metavar="FILE", help=help)
+            several = {}
+            if split == "train":
+                several = {"nargs": "+"}
+                help += "; several files are mixed"
+            add(f"--{split}-{side}", type=Path, metavar="FILE", help=help, **several)
+    help = "weight of each pair of training files (default: 1 for all)"
+    add("--weights", type=float, nargs="+", metavar="X", help=help)
     add("--tfds", metavar="NAME", help="data set such as wmt14_translate/de-en")
     add("--data", type=Path, metavar="DIR", help="folder where tfds has prepared it")
     add(
@@ -83,30 +94,53 @@ def parse(arguments):
             parser.error(f"--{split}-source and --{split}-target go together")
         if any(files) and source is None and split != "test":
             parser.error(f"--{split}-source and --{split}-target are missing")
-        for file in (source, target):
-            if file is not None and not file.is_file():
+        for file in [*_listed(source), *_listed(target)]:
+            if not file.is_file():
                 parser.error(f"there is no file {file}")
+    sources, targets = map(_listed, (options.train_source, options.train_target))
+    if len(sources) != len(targets):
+        parser.error(
+            f"there are {len(sources)} files of --train-source and {len(targets)} of "
+            f"--train-target; give the two sides of each corpus in the same order"
+        )
+    if options.weights is None:
+        options.weights = [1.0] * max(len(sources), 1)
+    elif len(options.weights) != len(sources):
+        parser.error(
+            f"there are {len(options.weights)} --weights for {len(sources)} files of "
+            f"--train-source; give one per file"
+        )
     if (options.output / "data.json").exists():
         parser.error(f"{options.output} already holds prepared data; remove it first")
     return options
 
 
+def _listed(files):
+    """Returns the files of a flag that takes one file, several, or was not given."""
+    if files is None:
+        return []
+    return files if isinstance(files, list) else [files]
+
+
 def read(options):
-    """Returns a dict from names of splits to `ParallelCorpus`."""
+    """Returns a dict from names of splits to lists of `ParallelCorpus`."""
     from keras_vqem.text import ParallelCorpus
 
     splits = {}
     for split, name in SPLITS.items():
         if options.numbers is not None:
             count = options.numbers if split == "train" else min(1000, options.numbers)
-            splits[split] = ParallelCorpus.from_numbers(count, split=name)
+            splits[split] = [ParallelCorpus.from_numbers(count, split=name)]
         elif options.tfds:
-            splits[split] = ParallelCorpus.from_tfds(
+            corpus = ParallelCorpus.from_tfds(
                 options.tfds, name, *options.languages, data_dir=options.data
             )
+            splits[split] = [corpus]
         elif getattr(options, f"{split}_source"):
-            files = [getattr(options, f"{split}_{side}") for side in SIDES]
-            splits[split] = ParallelCorpus.from_files(*files)
+            files = [_listed(getattr(options, f"{split}_{side}")) for side in SIDES]
+            splits[split] = [
+                ParallelCorpus.from_files(*pair) for pair in zip(*files, strict=True)
+            ]
     return splits
 
 
@@ -122,23 +156,32 @@ def main(arguments=None):
     )
     from keras_vqem.text.lines import one_line
 
-    splits = read(options)
-    train = splits["train"]
+    parts = read(options)
     # Sentences of a data set may have line breaks, which files of lines cannot hold.
-    train = ParallelCorpus(map(one_line, train.sources), map(one_line, train.targets))
+    train = [
+        ParallelCorpus(map(one_line, corpus.sources), map(one_line, corpus.targets))
+        for corpus in parts.pop("train")
+    ]
     if options.tokenizer:
         tokenizer = SentencePieceTokenizer.from_file(options.tokenizer)
     else:
-        cleaned, _ = clean(train)
-        lines = cleaned.sources + cleaned.targets
+        cleaned = [clean(corpus)[0] for corpus in train]
+        lines = [
+            line for c in cleaned for side in (c.sources, c.targets) for line in side
+        ]
         tokenizer = SentencePieceTokenizer.train(lines, options.vocabulary)
     # Lengths in tokens are known only now. All lines are cleaned again, so that the
     # summary has the line numbers of the corpus.
-    splits["train"], summary = clean(train, tokenizer, max_tokens=options.max_tokens)
-    print("Cleaning of the training set:")
-    print(summary, end="\n\n")
-    if not summary.kept:
+    mixed = ParallelCorpus([], [])
+    for number, (corpus, weight) in enumerate(zip(train, options.weights, strict=True)):
+        kept, summary = clean(corpus, tokenizer, max_tokens=options.max_tokens)
+        name = f", {options.train_source[number]}" if len(train) > 1 else ""
+        print(f"Cleaning of the training set{name}:")
+        print(summary, end="\n\n")
+        mixed += kept.repeated(weight)
+    if not len(mixed):
         raise ValueError("No training pair is left, so nothing was written.")
+    splits = {"train": mixed, **{name: part for name, (part,) in parts.items()}}
     data = TranslationData.create(options.output, *options.languages, tokenizer, splits)
 
     sizes = ", ".join(f"{name} {len(corpus)}" for name, corpus in splits.items())

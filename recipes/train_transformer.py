@@ -6,7 +6,9 @@
 
 The run folder has config.json, log.txt, metrics.jsonl, TensorBoard events, checkpoints,
 and at the end model.keras, the mean of the last checkpoints. The same command with
---resume continues a run that was stopped. Then measure the model:
+--resume continues a run that was stopped. With --start-from runs/teacher the weights
+start as those of that finished run, for example to go on with more data (distill.py
+--back-translate). Then measure the model:
 
     python recipes/evaluate_translation.py --model runs/teacher --data data/multi30k
 """
@@ -27,10 +29,17 @@ WARMUP_STEPS = 800  # If the run is long enough.
 def main(arguments=None):
     parser = make_parser(__doc__)
     add_translation_arguments(parser, WARMUP_STEPS, average=5)
+    parser.add_argument(
+        "--start-from",
+        metavar="RUN",
+        help="run or preset of a Transformer whose weights to start from "
+        "(default: none)",
+    )
     arguments = parser.parse_args(arguments)
 
     from keras_vqem.evaluation.translation_scores import bleu
     from keras_vqem.models import Transformer
+    from keras_vqem.models.loading import load_translator
     from keras_vqem.text import TranslationData
     from keras_vqem.training import Run, ValidationBLEU
 
@@ -48,6 +57,8 @@ def main(arguments=None):
         steps = arguments.epochs * batches.steps_per_epoch
 
         model = Transformer(data.tokenizer, **sizes(arguments))
+        if arguments.start_from:
+            model.warm_start(load_translator(arguments.start_from))
         model.compile(
             adam(run, arguments, steps, WARMUP_STEPS),
             label_smoothing=arguments.label_smoothing,

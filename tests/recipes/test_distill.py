@@ -82,7 +82,7 @@ def test_a_teacher_that_writes_nothing_is_an_error(
         main(mute)
     error = capsys.readouterr().err
     assert stopped.value.code == 2 and "remove" in error
-    assert "wrote nothing for any of the 40 training sources" in error
+    assert "wrote nothing for any of the 40 lines" in error
     assert not (tmp_path / "mute" / "data.json").exists()
 
     monkeypatch.setattr(
@@ -92,3 +92,29 @@ def test_a_teacher_that_writes_nothing_is_an_error(
     assert (
         "wrote nothing for 1 of 40 training sources (2.5%)" in capsys.readouterr().err
     )
+
+
+def test_back_translation_adds_pairs(main, tiny, tmp_path, capsys, monkeypatch):
+    from keras_vqem.models import Transformer
+
+    monkeypatch.setattr(
+        Transformer, "translate", lambda self, texts, **_: [t.upper() for t in texts]
+    )
+    lines = tmp_path / "lines.de"
+    lines.write_text("eins\nzwei\n")
+    command = ["--data", str(tiny.data.folder), "--model", str(tiny.teacher)]
+    output = tmp_path / "back"
+    back = ["--back-translate", str(lines), "--weight", "2"]
+    main([*command, *back, "--output", str(output)])
+    train = list(tiny.data.corpus("train"))
+    expected = [*train, *train, ("EINS", "eins"), ("ZWEI", "zwei")]
+    assert list(TranslationData(output).corpus("train")) == expected
+    assert "80 of them are of" in capsys.readouterr().out
+
+    output = tmp_path / "forward"
+    main([*command, "--sources", str(lines), "--output", str(output)])
+    found = list(TranslationData(output).corpus("train"))
+    assert found[-2:] == [("eins", "EINS"), ("zwei", "ZWEI")] and len(found) == 42
+    with pytest.raises(SystemExit):
+        main([*command, *back, "--sources", str(lines), "--output", str(output / "x")])
+    assert "two directions" in capsys.readouterr().err

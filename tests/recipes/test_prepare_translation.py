@@ -1,4 +1,5 @@
 import gzip
+from collections import Counter
 
 import pytest
 
@@ -112,7 +113,34 @@ def test_a_tensorflow_data_set_is_read_split_by_split(recipe, tmp_path, monkeypa
     command = ["--tfds", "wmt14_translate/de-en", "--data", str(tmp_path)]
     command += ["--output", str(tmp_path), "--languages", "de", "en"]
     assert module.read(module.parse(command)) == {
-        "train": "train: de to en",
-        "val": "validation: de to en",
-        "test": "test: de to en",
+        "train": ["train: de to en"],
+        "val": ["validation: de to en"],
+        "test": ["test: de to en"],
     }
+
+
+def test_training_files_are_mixed_by_weights(main, tmp_path, capsys):
+    corpora = [ParallelCorpus.from_numbers(200, seed=seed) for seed in (0, 1)]
+    paths = [c.save(tmp_path, f"c{i}", ("en", "de")) for i, c in enumerate(corpora)]
+    sides = [[str(path[side]) for path in paths] for side in (0, 1)]
+    command = ["--val-source", sides[0][0], "--val-target", sides[1][0]]
+    command += ["--vocabulary", "400", "--max-shapes", "2"]
+    command += ["--train-source", *sides[0], "--train-target"]
+    output = ["--output", str(tmp_path / "data")]
+    main([*command, *sides[1], "--weights", "0.5", "2.25", *output])
+    printed = capsys.readouterr().out
+    assert f"Cleaning of the training set, {sides[0][1]}" in printed
+    found = Counter(TranslationData(tmp_path / "data").corpus("train"))
+    first, second = map(set, corpora)
+    only_first, only_second = first - second, second - first
+    assert set(found) <= first | second
+    assert {found[pair] for pair in only_first} == {0, 1}
+    assert {found[pair] for pair in only_second} == {2, 3}
+    assert sum(found.values()) == 100 + 450
+    for arguments, words in [
+        ([*sides[1], "--weights", "1"], "give one per file"),
+        (sides[1][:1], "in the same order"),
+    ]:
+        with pytest.raises(SystemExit):
+            main([*command, *arguments, "--output", str(tmp_path / "wrong")])
+        assert words in capsys.readouterr().err

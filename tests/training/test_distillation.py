@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer, TranslationData
-from keras_vqem.training.distillation import Shard, join
+from keras_vqem.training.distillation import Shard, back_translate, distill, join
 
 SOURCES = [f"line {i}" for i in range(23)]
 SETTINGS = {"model": "abc", "num_beams": 4}
@@ -93,22 +93,40 @@ def test_joined_shards_are_data(tmp_path):
         # Nothing for some, and line breaks for others.
         return ["" if "one" in text else f"{text}\nend" for text in texts]
 
+    more = ["more", "one more", " ", "more"]
+    lines = train.sources + more
     for number in (3, 1, 2):
-        assert join(data, output, 3) is None
+        assert join(lines, output, 3) is None
         Shard(output, number, 3).translate(
-            translate, train.sources, SETTINGS, log=lambda line: None
+            translate, lines, SETTINGS, log=lambda line: None
         )
-    made = join(data, output, 3)
+    translations = join(lines, output, 3)
+    made = distill(data, output, translations, more)
     expected = [
         target if "one" in source else f"{source} end" for source, target in train
     ]
-    assert made.data.corpus("train").targets == expected
-    assert made.data.corpus("train").sources == train.sources
+    # Further lines are cleaned: no empty sides, no repeated pairs.
+    assert made.data.corpus("train").targets == [*expected, "more end"]
+    assert made.data.corpus("train").sources == [*train.sources, "more"]
     assert list(made.data.corpus("val")) == list(val)
-    assert made.lines == 300 and made.kept == sum("one" in s for s in train.sources) > 0
+    assert made.lines == 301 and made.kept == sum("one" in s for s in train.sources) > 0
     # Two processes may end at once, and both join.
-    assert join(data, output, 3).kept == made.kept
+    assert distill(data, output, translations, more).kept == made.kept
+    with pytest.raises(FileExistsError):
+        distill(data, output, translations[: len(train)])
 
     Shard(output, 1, 3).settings_path.write_text("{}")
     with pytest.raises(ValueError, match="different settings"):
-        join(data, output, 3)
+        join(lines, output, 3)
+
+
+def test_back_translated_pairs_join_the_weighted_ones(tmp_path):
+    train = ParallelCorpus.from_numbers(300)
+    tokenizer = SentencePieceTokenizer.train(train.sources + train.targets, 400)
+    splits = {"train": train, "val": train}
+    data = TranslationData.create(tmp_path / "data", "en", "de", tokenizer, splits)
+    targets = ["zwei", "drei", "zwei"]
+    made = back_translate(data, tmp_path / "more", ["two", "", "two"], targets, 2.0)
+    assert list(made.data.corpus("train")) == [*train, *train, ("two", "zwei")]
+    assert made.lines == 601 and made.kept == 600
+    assert list(made.data.corpus("val")) == list(train)
