@@ -13,9 +13,11 @@ stored in model.keras, and is used wherever that model translates.
 """
 
 from arguments import (
+    BLANK_BIASES,
     adam,
     add_number,
     add_translation_arguments,
+    choose_options,
     make_parser,
     run_options,
     sizes,
@@ -23,7 +25,6 @@ from arguments import (
 )
 
 WARMUP_STEPS = 800  # in a run that is long enough
-BLANK_BIASES = (0.0, -0.5, -1.0, -1.5)
 
 
 @user_errors
@@ -43,11 +44,10 @@ def main(arguments=None):
 
     import keras
 
-    from keras_vqem.evaluation.translation_scores import bleu
     from keras_vqem.models import CTCTranslator
     from keras_vqem.models.loading import load_translator
     from keras_vqem.text import TranslationData
-    from keras_vqem.training import Run, ValidationBLEU, save_model
+    from keras_vqem.training import Run, ValidationBLEU
 
     with Run(arguments.run, **run_options(arguments)) as run:
         data = TranslationData(arguments.data)
@@ -88,17 +88,7 @@ def main(arguments=None):
             average=arguments.average,
         )
 
-        found = {
-            bias: bleu(model.translate(val.sources, blank_bias=bias), val.targets)
-            for bias in BLANK_BIASES
-        }
-        run.log("blank_bias  val_bleu")
-        for bias, score in found.items():
-            run.log(f"{bias:10.1f}  {score:8.2f}")
-        best = max(found, key=found.get)
-        model.generation_config = {"blank_bias": best}
-        save_model(model, run.path / "model.keras")
-        run.report({"blank_bias": best, "val_bleu": found[best]})
+        choose_options(run, model, val, [{"blank_bias": b} for b in BLANK_BIASES])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@
 
 Options give the other rows of the paper's tables: --num-samples 0 is hard EM; --data
 with the undistilled folder; --num-compress-steps 4; --bottleneck vq, gumbel or semhash;
---num-codes; --hidden-dim; --attend-source. The run folder has the files that
+--num-codes; --hidden-dim; --attend-source. With --word-output ctc, positions are made
+of the source, codes are added to them, and words are read off by CTC; the bias of the
+blank and the end of the codes are then chosen on val. The run folder has the files that
 train_transformer.py lists. The metrics also have the perplexity of the codebook, and
 BLEU of translations written from the codes of the references (teacher_forced_bleu, the
 limit of codes and decoder) and from random codes (random_codes_bleu, the decoder with
@@ -17,10 +19,12 @@ the source alone).
 from functools import partial
 
 from arguments import (
+    BLANK_BIASES,
     adam,
     add_em_arguments,
     add_number,
     add_translation_arguments,
+    choose_options,
     em_bottleneck,
     make_parser,
     run_options,
@@ -56,6 +60,14 @@ def parse(arguments):
     add_number(
         codes, "--num-predictor-layers", 2, "number of blocks that predict codes"
     )
+    add(
+        "--word-output",
+        choices=["positionwise", "ctc"],
+        default="positionwise",
+        help="how words are written: one per position, as in the paper, or by CTC "
+        "(default: %(default)s)",
+    )
+    add_number(codes, "--upsample", 2, "number of positions per source token, for CTC")
     add(
         "--attend-source",
         action="store_true",
@@ -96,8 +108,7 @@ def main(arguments=None):
     arguments = parse(arguments)
 
     from keras_vqem.evaluation.codes import reconstruct
-    from keras_vqem.evaluation.translation_scores import bleu
-    from keras_vqem.models import LatentNMT
+    from keras_vqem.models import CTCOutput, LatentNMT
     from keras_vqem.models.loading import load_translator
     from keras_vqem.text import TranslationData
     from keras_vqem.training import Run, ValidationBLEU
@@ -115,10 +126,12 @@ def main(arguments=None):
         )
         steps = arguments.epochs * batches.steps_per_epoch
 
+        by_ctc = arguments.word_output == "ctc"
         model = LatentNMT(
             data.tokenizer,
             make_bottleneck(arguments, steps),
             num_compress_steps=arguments.num_compress_steps,
+            word_output=CTCOutput(arguments.upsample) if by_ctc else None,
             attend_source=arguments.attend_source,
             num_predictor_layers=arguments.num_predictor_layers,
             bypass_steps=steps_for(
@@ -147,7 +160,12 @@ def main(arguments=None):
             ],
             average=arguments.average,
         )
-        run.report({"val_bleu": bleu(model.translate(val.sources), val.targets)})
+        options = [
+            {"blank_bias": bias, "end_threshold": end}
+            for bias in (BLANK_BIASES if by_ctc else [0.0])
+            for end in (None, 0.5)
+        ]
+        choose_options(run, model, val, options)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ from keras_vqem.models.image_vqvae import ImageVQVAE
 from keras_vqem.models.latent_nmt import LatentNMT
 from keras_vqem.models.latent_predictor import LatentPredictor
 from keras_vqem.models.transformer import Transformer
+from keras_vqem.models.word_outputs import CTCOutput, PositionwiseOutput
 
 __all__ = [
+    "CTCOutput",
     "CTCTranslator",
     "GridTransformer",
     "ImageTransformer",
@@ -17,5 +19,6 @@ __all__ = [
     "ImageVQVAE",
     "LatentNMT",
     "LatentPredictor",
+    "PositionwiseOutput",
     "Transformer",
 ]

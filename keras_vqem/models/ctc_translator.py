@@ -12,9 +12,10 @@ from keras_vqem import replicas
 from keras_vqem.checks import whole_number
 from keras_vqem.decoding import ctc_best_path, ctc_prefix_beam_search
 from keras_vqem.ids import EOS_ID, PAD_ID
-from keras_vqem.layers import TransformerDecoder, ctc_alignment, ctc_loss
+from keras_vqem.layers import TransformerDecoder, ctc_alignment
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 from keras_vqem.layers.position_signal import position_signal
+from keras_vqem.models import ctc_words
 from keras_vqem.models.transformer import Transformer
 from keras_vqem.models.translator import Translator, with_generation_config
 
@@ -156,10 +157,7 @@ class CTCTranslator(Translator):
     def _write(self, source_ids, training=None, target_ids=None):
         """Logits [B, P, V] of all positions, and which of them are there [B, P]."""
         memory, memory_mask = self.encode_source(source_ids, training)
-        rows, length = ops.shape(source_ids)
-        x = self.upsampler(memory)
-        x = ops.reshape(x, (rows, length * self.upsample, self.hidden_dim))
-        mask = self._positions(source_ids)
+        x, mask = ctc_words.positions(memory, memory_mask, self.upsampler)
         signal = position_signal(ops.shape(x)[1], self.hidden_dim, dtype=x.dtype)
 
         def decode(x, training):
@@ -176,9 +174,6 @@ class CTCTranslator(Translator):
             first = ops.stop_gradient(decode(x, training=False))
             x = self._glance(x, first, target_ids, mask)
         return decode(x, training), mask
-
-    def _positions(self, source_ids):
-        return ops.repeat(source_ids != PAD_ID, self.upsample, axis=1)
 
     # Training.
 
@@ -199,23 +194,11 @@ class CTCTranslator(Translator):
         return ops.where(shown[..., None], self.embedding(aligned), x)
 
     def _loss_terms(self, inputs, outputs):
-        target_ids = inputs["target_ids"]
-        mask = self._positions(inputs["source_ids"])
-        plain, fits = ctc_loss(outputs, target_ids, mask, blank_id=PAD_ID)
-        loss = plain
-        if self.label_smoothing:
-            logits = ops.cast(outputs, "float32")
-            uniform = ops.logsumexp(logits, axis=-1) - ops.mean(logits, axis=-1)
-            uniform = ops.sum(uniform * ops.cast(mask, "float32"), axis=1)
-            loss = (1.0 - self.label_smoothing) * plain + self.label_smoothing * uniform
-        tokens = _num_tokens(target_ids)
-        self.unfit.update_state(
-            ops.cast(~fits, "float32"), sample_weight=ops.minimum(tokens, 1.0)
+        mask = ctc_words.position_mask(inputs["source_ids"] != PAD_ID, self.upsample)
+        values, weights = ctc_words.loss_term(
+            outputs, inputs["target_ids"], mask, self.label_smoothing, self.unfit
         )
-        # A sentence counts by its tokens, so that the mean is one over tokens.
-        number = ops.maximum(tokens, 1.0)
-        values = {"loss": loss / number, "metric": plain / number}
-        yield self.token_nll, values, tokens * ops.cast(fits, "float32")
+        yield self.token_nll, values, weights
 
     # Translation.
 
@@ -278,13 +261,12 @@ class CTCTranslator(Translator):
                 length_bonus=length_bonus,
                 length_penalty=length_penalty,
             )
-        # There are more positions than words.
-        longest = ops.max(ops.sum(ops.cast(ids != PAD_ID, "int32"), -1), initial=0)
-        ids = ids[..., :longest]
+        ids = ctc_words.without_padding(ids)
         if rescorer is None:
             ids = ids[:, 0]
-            return {"target_ids": ids, "scores": _mean_log_prob(logits, mask, ids)}
-        rows = ops.shape(ids)[0]
+            scores = ctc_words.mean_log_prob(logits, mask, ids)
+            return {"target_ids": ids, "scores": scores}
+        rows, _, longest = ops.shape(ids)
         flat = ops.reshape(ids, (rows * num_beams, longest))
         scores = self.rescored(rescorer, source_ids, flat, num_beams)
         scores = ops.reshape(scores, (rows, num_beams))
@@ -301,15 +283,3 @@ class CTCTranslator(Translator):
             "num_decoder_layers": self.num_decoder_layers,
             "glancing": self.glancing.serialize(),
         }
-
-
-def _num_tokens(ids):
-    """float32 [B]: the number of ids [B, L] that are not padding."""
-    return ops.sum(ops.cast(ids != PAD_ID, "float32"), axis=1)
-
-
-def _mean_log_prob(logits, mask, ids):
-    """[B]: the log probability of ids [B, L] per token; -1e9 where there are none."""
-    tokens = _num_tokens(ids)
-    log_prob = -ctc_loss(logits, ids, mask, blank_id=PAD_ID)[0]
-    return ops.where(tokens > 0, log_prob / ops.maximum(tokens, 1.0), -1e9)

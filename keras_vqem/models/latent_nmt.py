@@ -8,19 +8,18 @@ from keras import ops
 from numpy.typing import ArrayLike
 
 from keras_vqem import replicas
-from keras_vqem.ids import EOS_ID, PAD_ID
 from keras_vqem.layers import (
     DiscreteBottleneck,
     SequenceCompressor,
-    SequenceDecompressor,
     TransformerDecoder,
 )
 from keras_vqem.layers.position_signal import position_signal
-from keras_vqem.models import code_sequences, latent_search
+from keras_vqem.models import code_sequences, latent_search, latent_training
 from keras_vqem.models import translation_endpoints as endpoints
 from keras_vqem.models.latent_predictor import LatentPredictor
 from keras_vqem.models.transformer import Transformer
 from keras_vqem.models.translator import Translator, with_generation_config
+from keras_vqem.models.word_outputs import PositionwiseOutput
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -29,9 +28,9 @@ class LatentNMT(Translator):
 
     During training, a compressor makes the target `2 ** num_compress_steps` times
     shorter, and the bottleneck turns each of the resulting vectors into a code. A
-    decompressor and a decoder that sees all positions rebuild all words of the target
-    at once from the codes and the source. A latent predictor learns to predict the
-    codes from the source.
+    decoder that sees all positions rebuilds all words of the target at once from the
+    codes and the source. A latent predictor learns to predict the codes from the
+    source.
 
     To translate, the predictor writes codes one by one until it predicts the end. The
     decoder then writes all words in one pass, up to the first end of sentence.
@@ -43,6 +42,10 @@ class LatentNMT(Translator):
             `VQEMBottleneck`.
         num_compress_steps: Number of times the target is halved, n_c in the paper. One
             code stands for `2 ** num_compress_steps` tokens.
+        word_output: How words are written. None or a `PositionwiseOutput`, as in the
+            paper: codes are made longer again, and each position writes one word. A
+            `CTCOutput`: positions are made of the source, codes are added to them, and
+            words are read off by CTC.
         attend_source: Whether the compressor also attends to the source.
         hidden_dim: Size of embeddings and hidden states, and of the vectors in the
             codebook.
@@ -62,6 +65,9 @@ class LatentNMT(Translator):
             input is made of predicted codes instead of the true ones. Each code is
             predicted from the true codes before it. The decoder thus learns to cope
             with the predictor's mistakes.
+        styles: Dict from names to codes, for example `{"formal": 10}`: what a
+            translation is like if that code comes first. None if no codes have names.
+            `recipes/name_codes.py` finds such codes.
         **kwargs: `generation_config` and `low_score` of
             `keras_vqem.models.translator.Translator`, and arguments of `keras.Model`.
 
@@ -72,7 +78,7 @@ class LatentNMT(Translator):
     Returns:
         A dict of tensors, where `N` is the number of codes per sentence:
 
-        - `logits`: `[B, T, vocabulary_size]`, of the words.
+        - `logits`: `[B, P, vocabulary_size]`, of the words at each position.
         - `code_logits`: `[B, N + 1, num_codes + 1]`, of the latent predictor.
         - `codes`: int32 `[B, N]`, codes of the target, groups in a row.
         - `samples`: int32 `[B, N, m]`, sampled codes of the target.
@@ -83,6 +89,7 @@ class LatentNMT(Translator):
           smoothing.
         - `code_nll`: Cross entropy of the codes, in nats per code.
         - `bottleneck_loss`: Loss added by the bottleneck.
+        - `unfit`: Share of targets that do not fit the positions, of a `CTCOutput`.
         - Metrics of the bottleneck.
 
     Example:
@@ -114,6 +121,7 @@ class LatentNMT(Translator):
         tokenizer: Any,
         bottleneck: DiscreteBottleneck,
         num_compress_steps: int = 3,
+        word_output: PositionwiseOutput | None = None,
         attend_source: bool = False,
         hidden_dim: int = 512,
         num_encoder_layers: int = 6,
@@ -124,6 +132,7 @@ class LatentNMT(Translator):
         dropout: float = 0.1,
         bypass_steps: int = 1000,
         predicted_share: float = 0.0,
+        styles: dict[str, int] | None = None,
         **kwargs: Any,
     ):
         super().__init__(
@@ -147,6 +156,7 @@ class LatentNMT(Translator):
         self.num_predictor_layers = num_predictor_layers
         self.bypass_steps = bypass_steps
         self.predicted_share = predicted_share
+        self.styles = styles
         policy = self.dtype_policy
         self.compressor = SequenceCompressor(
             num_compress_steps,
@@ -155,9 +165,8 @@ class LatentNMT(Translator):
             name="compressor",
             dtype=policy,
         )
-        self.decompressor = SequenceDecompressor(
-            num_compress_steps, dropout, name="decompressor", dtype=policy
-        )
+        self.word_output = word_output or PositionwiseOutput()
+        self._output_layers = self.word_output.attach(self)
         self.decoder = TransformerDecoder(
             num_decoder_layers,
             num_heads,
@@ -187,7 +196,7 @@ class LatentNMT(Translator):
         for layer in (
             self.compressor,
             self.bottleneck,
-            self.decompressor,
+            *self._output_layers,
             self.decoder,
             self.predictor,
         ):
@@ -205,35 +214,19 @@ class LatentNMT(Translator):
 
     # To the codes and back.
 
-    def _compress(self, target_ids, memory, memory_mask, training=None):
-        """Vectors [B, positions, D] of the target, and their mask [B, positions]."""
-        block = 2**self.num_compress_steps
-        target_ids = ops.pad(
-            target_ids, [[0, 0], [0, -ops.shape(target_ids)[1] % block]]
-        )
-        mask = target_ids != PAD_ID
-        x = self.embedding_dropout(self.embedding(target_ids), training=training)
-        x = self.compressor(
-            x * ops.cast(mask, x.dtype)[..., None],
-            mask=mask,
-            memory=memory,
-            memory_mask=memory_mask,
-            training=training,
-        )
-        return x, mask[:, ::block]
-
     def _write(self, latents, code_mask, memory, memory_mask, training=None):
-        """Logits [B, positions * 2 ** num_compress_steps, V] of the words."""
-        x = self.decompressor(latents, mask=code_mask, training=training)
+        """Logits [B, P, V] of the words at all positions, and their mask [B, P]."""
+        x, mask, memory, memory_mask = self.word_output.decoder_inputs(
+            self, latents, code_mask, memory, memory_mask, training
+        )
         x = x + position_signal(ops.shape(x)[1], self.hidden_dim, dtype=x.dtype)
-        mask = ops.repeat(code_mask, 2**self.num_compress_steps, axis=1)
         x = self.decoder(
             x, memory, mask=mask, memory_mask=memory_mask, training=training
         )
-        return self.embedding(x, reverse=True)
+        return self.embedding(x, reverse=True), mask
 
-    def _latents(self, codes):
-        """Vectors [B, positions, D] for codes [B, N]."""
+    def latents(self, codes: tf.Tensor) -> tf.Tensor:
+        """Returns vectors `[B, positions, D]` for codes `[B, N]`."""
         codes = code_sequences.unflatten_groups(codes, self.bottleneck)
         return self.bottleneck.decode(codes)
 
@@ -248,7 +241,9 @@ class LatentNMT(Translator):
     ) -> dict[str, tf.Tensor]:
         target_ids = inputs["target_ids"]
         memory, memory_mask = self.encode_source(inputs["source_ids"], training)
-        vectors, mask = self._compress(target_ids, memory, memory_mask, training)
+        vectors, mask = latent_training.compress(
+            self, target_ids, memory, memory_mask, training
+        )
         found = self.bottleneck(vectors, mask=mask, training=training)
         codes = code_sequences.flatten_groups(found["codes"])
         code_logits = self.predictor(
@@ -256,39 +251,18 @@ class LatentNMT(Translator):
         )
         latents = found["quantized"]
         if training:
-            latents = self._mix(vectors, latents, code_logits)
-        logits = self._write(latents, mask, memory, memory_mask, training)
+            latents = latent_training.mix(self, vectors, latents, code_logits)
+        logits, _ = self._write(latents, mask, memory, memory_mask, training)
         return {
-            "logits": logits[:, : ops.shape(target_ids)[1]],
+            "logits": logits,
             "code_logits": code_logits,
             "codes": codes,
             "samples": code_sequences.flatten_groups(found["samples"], tail=1),
             "code_mask": ops.repeat(mask, self._num_groups, axis=1),
         }
 
-    def _mix(self, vectors, quantized, code_logits):
-        """Chooses for each sentence what the decoder sees during training."""
-        step = ops.cast(self.steps, "float32")
-        self.steps.assign(self.steps + 1)
-        draws = keras.random.uniform(
-            (2, ops.shape(vectors)[0], 1, 1), dtype="float32", seed=self.seed_generator
-        )
-        latents = quantized
-        if self.predicted_share:
-            best = tf.argmax(
-                code_logits[:, :-1, : self.predictor.end_code],
-                axis=-1,
-                output_type=tf.int32,
-            )
-            predicted = self._latents(best)
-            share = ops.where(step < self.bypass_steps, 0.0, self.predicted_share)
-            latents = ops.where(draws[0] < share, ops.stop_gradient(predicted), latents)
-        if self.bypass_steps:
-            latents = ops.where(draws[1] < step / self.bypass_steps, latents, vectors)
-        return latents
-
     def _loss_terms(self, inputs, outputs):
-        yield self._token_loss(outputs["logits"], inputs["target_ids"])
+        yield self.word_output.loss_term(self, outputs["logits"], inputs)
         loss, weights = code_sequences.soft_cross_entropy(
             outputs["code_logits"],
             outputs["samples"],
@@ -305,6 +279,22 @@ class LatentNMT(Translator):
 
     # Translation.
 
+    @property
+    def styles(self) -> dict[str, int]:
+        """Names of codes that may come first; see the argument of that name."""
+        return dict(self._styles.by_name)
+
+    @styles.setter
+    def styles(self, styles):
+        styles = dict(styles or {})
+        for name, code in styles.items():
+            if not name or not 0 <= code < self.bottleneck.num_codes:
+                raise ValueError(
+                    f"`styles` maps names to codes below {self.bottleneck.num_codes}, "
+                    f"received {name!r}: {code!r}."
+                )
+        self._styles = latent_search.Styles(styles)
+
     def encode_ids(self, source_ids: ArrayLike, target_ids: ArrayLike) -> tf.Tensor:
         """Encodes target sentences to codes.
 
@@ -316,13 +306,17 @@ class LatentNMT(Translator):
             int32 `[B, N]`, codes, followed by `num_codes` from a sentence's end on.
         """
         memory, memory_mask = self.encode_source(source_ids)
-        vectors, mask = self._compress(target_ids, memory, memory_mask)
+        vectors, mask = latent_training.compress(self, target_ids, memory, memory_mask)
         codes = code_sequences.flatten_groups(self.bottleneck.encode(vectors))
         mask = ops.repeat(mask, self._num_groups, axis=1)
         return ops.where(mask, codes, self.predictor.end_code)
 
     def decode_ids(
-        self, source_ids: ArrayLike, codes: ArrayLike, drop_repeats: bool = False
+        self,
+        source_ids: ArrayLike,
+        codes: ArrayLike,
+        drop_repeats: bool = False,
+        blank_bias: float = 0.0,
     ) -> tf.Tensor:
         """Writes the words for source sentences and codes.
 
@@ -330,28 +324,28 @@ class LatentNMT(Translator):
             source_ids: int32 `[B, S]`, source sentences, padded with 0.
             codes: int32 `[B, N]`, codes as `encode_ids` returns them.
             drop_repeats: Whether to leave out an id that equals the one before it.
+            blank_bias: Number to add to the blank's logit, as in `generate`.
 
         Returns:
             int32 `[B, L]`, ids of the translations, padded with 0.
         """
         memory, memory_mask = self.encode_source(source_ids)
-        ids = self.write_words(codes, memory, memory_mask)[0]
+        ids = self.write_words(codes, memory, memory_mask, blank_bias)[0]
         return latent_search.without_repeats(ids) if drop_repeats else ids
 
     def write_words(
-        self, codes: tf.Tensor, memory: tf.Tensor, memory_mask: tf.Tensor
+        self,
+        codes: tf.Tensor,
+        memory: tf.Tensor,
+        memory_mask: tf.Tensor,
+        blank_bias: float = 0.0,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns ids `[B, L]` for codes `[B, N]` and a memory, and their logits."""
+        """Returns ids `[B, L]` for codes `[B, N]` and a memory, and scores `[B]`."""
         codes, there = code_sequences.whole_positions(
             codes, self._num_groups, self.predictor.end_code
         )
-        logits = self._write(self._latents(codes), there, memory, memory_mask)
-        ids = tf.argmax(logits, axis=-1, output_type=tf.int32)
-        # A sentence ends at its first end symbol, or where its codes end.
-        ended = ops.cumsum(ops.cast(ids == EOS_ID, "int32"), axis=-1)
-        first = (ended == 0) | ((ended == 1) & (ids == EOS_ID))
-        first = first & ops.repeat(there, 2**self.num_compress_steps, axis=1)
-        return ops.where(first, ids, PAD_ID), logits
+        logits, mask = self._write(self.latents(codes), there, memory, memory_mask)
+        return self.word_output.read(logits, mask, blank_bias)
 
     def max_codes_for(self, source_tokens: int | tf.Tensor) -> int | tf.Tensor:
         """Returns the number of codes for `2 * source_tokens + 10` target tokens."""
@@ -366,7 +360,11 @@ class LatentNMT(Translator):
         length_penalty: float = 0.6,
         min_codes: int = 0,
         max_codes: int | tf.Tensor | None = None,
+        end_threshold: float | None = None,
         drop_repeats: bool = False,
+        blank_bias: float = 0.0,
+        style: str | None = None,
+        first_code: int | tf.Tensor | None = None,
         rescorer: Transformer | None = None,
     ) -> dict[str, tf.Tensor]:
         """Translates ids: codes one by one, then all words at once.
@@ -387,10 +385,20 @@ class LatentNMT(Translator):
             max_codes: Maximum number of codes, the end not counted: an integer, or a
                 tensor `[B]` with one limit per row. None allows a translation of
                 twice the length of the source plus 10 tokens.
+            end_threshold: Probability above which a sequence of codes ends; below it,
+                codes go on. None treats the end as any other code. Where codes are
+                hard to predict, the end can be more probable than every single code,
+                and still improbable.
             drop_repeats: Whether to leave out an id that equals the one before it. A
                 decoder that writes all words at once sometimes writes a word twice;
                 but with a vocabulary that spells numbers, the 1 of 11 repeats
                 rightly.
+            blank_bias: Number to add to the blank's logit at each position of a
+                `CTCOutput`. Negative values give longer translations.
+            style: Name of the code that comes first, one of `styles`. None leaves the
+                first code to the predictor.
+            first_code: Code that comes first, instead of a `style`: an integer, or a
+                tensor `[B]`, -1 for rows whose first code is predicted.
             rescorer: A trained `Transformer` with the same tokenizer, for example the
                 teacher. It chooses among the translations of the beams instead of the
                 decoder, and scores all of them in one pass.
@@ -409,7 +417,10 @@ class LatentNMT(Translator):
             source_ids,
             num_beams,
             drop_repeats,
+            blank_bias,
             rescorer,
+            end_threshold=end_threshold,
+            first_code=self._styles.first_code(style, first_code),
             max_length=None if max_codes is None else max_codes + 1,
             min_length=min_codes,
             length_penalty=length_penalty,
@@ -426,14 +437,21 @@ class LatentNMT(Translator):
             **super().get_config(),
             "bottleneck": keras.saving.serialize_keras_object(self.bottleneck),
             "num_compress_steps": self.num_compress_steps,
+            "word_output": keras.saving.serialize_keras_object(self.word_output),
             "attend_source": self.attend_source,
             "num_decoder_layers": self.num_decoder_layers,
             "num_predictor_layers": self.num_predictor_layers,
             "bypass_steps": self.bypass_steps,
             "predicted_share": self.predicted_share,
+            "styles": self.styles,
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "LatentNMT":
-        bottleneck = keras.saving.deserialize_keras_object(config["bottleneck"])
-        return super().from_config({**config, "bottleneck": bottleneck})
+        # Models of earlier versions have no `word_output`.
+        objects = {
+            name: keras.saving.deserialize_keras_object(config[name])
+            for name in ("bottleneck", "word_output")
+            if name in config
+        }
+        return super().from_config({**config, **objects})

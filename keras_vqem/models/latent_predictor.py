@@ -115,6 +115,8 @@ class LatentPredictor(keras.Model):
         temperature: float | None = None,
         seed: ArrayLike | None = None,
         all_beams: bool = False,
+        end_threshold: float | None = None,
+        first_code: int | tf.Tensor | None = None,
     ) -> tf.Tensor:
         """Finds codes for a memory: greedily, by beam search, or by sampling.
 
@@ -132,6 +134,10 @@ class LatentPredictor(keras.Model):
             seed: Seed of sampling: int32 `[2]`, or `[B, 2]` with one seed per row.
             all_beams: Whether to return all hypotheses of a beam search instead of the
                 best.
+            end_threshold: Probability of the end above which a sequence ends, and
+                below which it goes on. None treats the end as any other code.
+            first_code: Code that comes first: an integer, or int32 `[B]`, -1 for rows
+                whose first code is predicted. None predicts all.
 
         Returns:
             int32 `[B, L]`, codes, followed by `num_codes` from the end on. With
@@ -152,6 +158,8 @@ class LatentPredictor(keras.Model):
             temperature=temperature,
             seed=seed,
             all_beams=all_beams,
+            end_threshold=end_threshold,
+            first_id=first_code,
         )
 
     def get_config(self) -> dict[str, Any]:

@@ -7,11 +7,40 @@ from keras import ops
 
 from keras_vqem.decoding.ctc_best_path import left_aligned
 from keras_vqem.ids import PAD_ID
-from keras_vqem.models.token_scores import mean_log_prob
 from keras_vqem.models.transformer import Transformer
 
 if TYPE_CHECKING:
     from keras_vqem.models.latent_nmt import LatentNMT
+
+
+class Styles:
+    """Names of first codes. TensorFlow would try to export a plain dict.
+
+    Args:
+        by_name: Dict from names to codes.
+    """
+
+    def __init__(self, by_name: dict[str, int]):
+        self.by_name = by_name
+
+    def first_code(
+        self, style: str | None, first_code: int | tf.Tensor | None
+    ) -> int | tf.Tensor | None:
+        """Returns the code of a style, or `first_code` if there is none."""
+        if style is None:
+            return first_code
+        if first_code is not None:
+            raise ValueError(
+                f"Both style={style!r} and first_code={first_code!r} say which code "
+                f"comes first. Pass one of them."
+            )
+        if style not in self.by_name:
+            known = ", ".join(map(repr, self.by_name)) or "none"
+            raise ValueError(
+                f"This model has no style {style!r}; it has {known}. Pass one of "
+                f"these, or the number of a code as first_code."
+            )
+        return self.by_name[style]
 
 
 def search(
@@ -19,6 +48,7 @@ def search(
     source_ids: tf.Tensor,
     num_beams: int,
     drop_repeats: bool,
+    blank_bias: float,
     rescorer: Transformer | None,
     **limits: Any,
 ) -> dict[str, tf.Tensor]:
@@ -29,6 +59,7 @@ def search(
         source_ids: int32 `[B, S]`, source sentences, padded with 0.
         num_beams: Number of code sequences per sentence.
         drop_repeats: Whether to leave out an id that equals the one before it.
+        blank_bias: Number to add to the blank's logit of a `CTCOutput`.
         rescorer: A `Transformer` that scores the translations, or None for the scores
             of the model itself.
         **limits: Arguments of `LatentPredictor.search`.
@@ -47,9 +78,7 @@ def search(
     if num_beams > 1:
         memory, mask = (ops.repeat(x, num_beams, axis=0) for x in (memory, mask))
     flat = ops.reshape(codes, (rows * num_beams, length))
-    ids, logits = model.write_words(flat, memory, mask)
-    # A sequence without codes has no words, so it ranks last.
-    scores = mean_log_prob(logits, ids)
+    ids, scores = model.write_words(flat, memory, mask, blank_bias)
     if drop_repeats:
         ids = without_repeats(ids)
     if rescorer is not None:

@@ -24,6 +24,8 @@ def write(
     temperature: float | None = None,
     seed: ArrayLike | None = None,
     all_beams: bool = False,
+    end_threshold: float | None = None,
+    first_id: int | tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Writes a sequence of ids for each row of a memory.
 
@@ -45,6 +47,10 @@ def write(
         seed: Seed of sampling, as in `keras_vqem.decoding.sample_search`.
         all_beams: Whether to return all hypotheses of a beam search instead of the
             best.
+        end_threshold: Probability of the end above which a sequence ends, and below
+            which it goes on. None treats the end as any other id.
+        first_id: Id that comes first: an integer, or int32 `[B]`, -1 for rows whose
+            first id is not given. None for all rows.
 
     Returns:
         int32 `[B, L]`. With `all_beams`, `[B, num_beams, L]`, best first.
@@ -62,11 +68,22 @@ def write(
             memory_mask = ops.repeat(memory_mask, num_beams, axis=0)
     memories = decoder.memories(memory)
 
+    if first_id is not None:
+        forced = ops.broadcast_to(ops.cast(first_id, "int32"), (rows,))
+        forced = ops.repeat(forced, num_beams, axis=0)[:, None]
+
     def step(ids, caches, position):
         x = embedding(ids[:, None])
         x = x + position_signal(1, x.shape[-1], start=position, dtype=x.dtype)
         x, caches = decoder.step(x, caches, memories, memory_mask)
-        return embedding(x[:, 0], reverse=True), caches
+        logits = embedding(x[:, 0], reverse=True)
+        if first_id is not None:
+            others = ops.arange(logits.shape[-1]) != forced
+            others = others & (forced >= 0) & (position == 0)
+            logits = ops.where(others, ops.cast(-3e4, logits.dtype), logits)
+        if end_threshold is not None:
+            logits = _decide_end(logits, end_id, end_threshold)
+        return logits, caches
 
     search = (step, decoder.empty_caches(rows * num_beams), rows)
     limits = {
@@ -90,3 +107,12 @@ def write(
         **limits,
     )
     return ids if all_beams else ids[:, 0]
+
+
+def _decide_end(logits, end_id, threshold):
+    """Makes the end certain where its probability is above the threshold, else out."""
+    logits = ops.cast(logits, "float32")
+    ends = tf.nn.softmax(logits)[:, end_id : end_id + 1] > threshold
+    # Others keep their logits, for the case that the end is not allowed yet.
+    decided = ops.where(ends, ops.max(logits, axis=-1, keepdims=True) + 50.0, -1e9)
+    return ops.where(ops.arange(logits.shape[-1]) == end_id, decided, logits)

@@ -241,10 +241,11 @@ class Translator(TaskModel):
             )
         for name, value in options.items():
             # They are stored with the model: a rescorer would become a part of it.
-            if not isinstance(value, (bool, int, float, type(None))):
+            if not isinstance(value, (bool, int, float, str, type(None))):
                 raise ValueError(
-                    f"`generation_config` holds numbers and booleans, and {name!r} is "
-                    f"a {type(value).__name__}. Pass it to each call instead."
+                    f"`generation_config` holds numbers, booleans and names, and "
+                    f"{name!r} is a {type(value).__name__}. Pass it to each call "
+                    f"instead."
                 )
         self._generation_config = dict(options)
 

@@ -145,7 +145,7 @@ def test_of_several_sequences_of_codes_the_surest_words_win(trained, rng):
             codes = codes[codes < 16][None]
             there = np.ones(codes.shape, bool)
             latents = trained.bottleneck.decode(codes)
-            logits = trained._write(latents, there, memory, mask)[0].numpy()
+            logits = trained._write(latents, there, memory, mask)[0][0].numpy()
             log_p = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
             ids = trained.decode_ids(alone, codes).numpy()[0]
             places = np.flatnonzero(ids)
