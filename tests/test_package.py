@@ -2,6 +2,7 @@
 
 import doctest
 import importlib.util
+import inspect
 import json
 import os
 import pathlib
@@ -49,7 +50,9 @@ def test_docstring_examples(name):
     ids=lambda public: public.__name__,
 )
 def test_public_layers_and_models_have_an_example(public):
-    assert "Args:" in public.__doc__ and ">>>" in public.__doc__
+    takes_arguments = inspect.signature(public).parameters
+    assert "Args:" in public.__doc__ or not takes_arguments
+    assert ">>>" in public.__doc__
 
 
 def snippets():

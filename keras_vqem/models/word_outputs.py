@@ -25,6 +25,11 @@ class PositionwiseOutput:
     This is the output of the paper. The number of codes sets the length of a
     translation, and each position has to find its word by itself, so a word may be
     written twice or be lost between two positions.
+
+    Example:
+
+    >>> keras_vqem.models.PositionwiseOutput().get_config()
+    {}
     """
 
     def attach(self, model: "LatentNMT") -> list[keras.layers.Layer]:
@@ -116,6 +121,21 @@ class CTCOutput(PositionwiseOutput):
 
     Args:
         upsample: Number of positions per source token.
+
+    Example:
+
+    >>> from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer
+    >>> corpus = ParallelCorpus.from_numbers(500, seed=0)
+    >>> tokenizer = SentencePieceTokenizer.train(
+    ...     corpus.sources + corpus.targets, vocabulary_size=400)
+    >>> model = keras_vqem.models.LatentNMT(
+    ...     tokenizer, keras_vqem.layers.VQEMBottleneck(num_codes=16),
+    ...     word_output=keras_vqem.models.CTCOutput(upsample=2), hidden_dim=32,
+    ...     num_encoder_layers=1, num_decoder_layers=1, num_predictor_layers=1,
+    ...     num_heads=2, intermediate_dim=64)
+    >>> model.build()
+    >>> len(model.translate(["twenty-one"], blank_bias=-1.0))
+    1
     """
 
     def __init__(self, upsample: int = 2):

@@ -110,6 +110,7 @@ def latent_nmt(**settings):
         "num_predictor_layers": 1,
         "bypass_steps": 3,
         "predicted_share": 0.5,
+        "styles": {"formal": 3},
     }
     return models.LatentNMT(
         tokenizer(),
@@ -147,7 +148,7 @@ def latent_predictor(**settings):
     )
 
 
-# name of the class -> the case.
+# name of the class, and what is special -> the case.
 CASES = {
     "CTCTranslator": Case(
         ctc_translator,
@@ -182,6 +183,12 @@ CASES = {
     ),
     "LatentNMT": Case(
         latent_nmt,
+        pairs,
+        translating,
+        without_noise={"dropout": 0.0, "bypass_steps": 0, "predicted_share": 0.0},
+    ),
+    "LatentNMT by CTC": Case(
+        lambda **k: latent_nmt(word_output=models.CTCOutput(upsample=3), **k),
         pairs,
         translating,
         without_noise={"dropout": 0.0, "bypass_steps": 0, "predicted_share": 0.0},
