@@ -29,12 +29,12 @@ def per_replica_weights(strategy, layer):
     return list(zip(*copies, strict=True))
 
 
-def run_replicated(strategy, layer, parts, masks=None):
-    """One training step; `parts` holds each replica's batch."""
+def run_replicated(strategy, layer, parts, **arguments):
+    """One training step; `parts` and call arguments hold each replica's batch."""
 
     @tf.function
-    def step(x, mask):
-        return layer(x, mask=mask, training=True)
+    def step(x, **arguments):
+        return layer(x, training=True, **arguments)
 
     def distribute(values):
         return strategy.experimental_distribute_values_from_function(
@@ -42,7 +42,9 @@ def run_replicated(strategy, layer, parts, masks=None):
         )
 
     outputs = strategy.run(
-        step, args=(distribute(parts), None if masks is None else distribute(masks))
+        step,
+        args=(distribute(parts),),
+        kwargs={key: distribute(values) for key, values in arguments.items()},
     )
     return {k: strategy.experimental_local_results(v) for k, v in outputs.items()}
 
@@ -51,9 +53,9 @@ def halves(x, sizes):
     return np.split(x, np.cumsum(sizes)[:-1])
 
 
-@pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
+@pytest.mark.parametrize("given", [(), ("mask",), ("prior_logits",)], ids=str)
 @pytest.mark.parametrize("name", [n for n in EMA if not n.startswith("soft")])
-def test_two_replicas_equal_one(strategy, name, masked, rng):
+def test_two_replicas_equal_one(strategy, name, given, rng):
     # An even batch, an uneven last one, and one that leaves a replica with nothing.
     batches = [
         (make_data(rng, sum(sizes)), sizes) for sizes in ((8, 8), (5, 2), (3, 0))
@@ -63,14 +65,16 @@ def test_two_replicas_equal_one(strategy, name, masked, rng):
         double = make_layer(name)
     double.set_weights(single.get_weights())
     for x, sizes in batches:
-        mask = rng.random(x.shape[:2]) < 0.7 if masked else None
-        expected = single(x, mask=mask, training=True)
-        outputs = run_replicated(
-            strategy,
-            double,
-            halves(x, sizes),
-            None if mask is None else halves(mask, sizes),
-        )
+        prior_logits = 3 * rng.normal(size=(*single.encode(x).shape, single.num_codes))
+        prior_logits[0, 0] = np.nan
+        arguments = {
+            "mask": rng.random(x.shape[:2]) < 0.7,
+            "prior_logits": prior_logits.astype("float32"),
+        }
+        arguments = {key: arguments[key] for key in given}
+        expected = single(x, training=True, **arguments)
+        parts = {key: halves(values, sizes) for key, values in arguments.items()}
+        outputs = run_replicated(strategy, double, halves(x, sizes), **parts)
         for key in expected:
             np.testing.assert_allclose(
                 np.concatenate(outputs[key]), expected[key], rtol=1e-6, atol=1e-6

@@ -56,10 +56,11 @@ class Bottleneck(keras.layers.Layer):
         self._check_input_shape(input_shape)
         self._dim = input_shape[-1]
 
-    def _rows(self, inputs, mask=None):
+    def _rows(self, inputs, mask=None, sound=None):
         """Returns rows [N, D], their weights [N], and the number of non-finite rows.
 
-        Masked rows do not count as non-finite.
+        Masked rows do not count as non-finite. Rows where `sound` [N] is False do, but
+        they keep their vectors.
         """
         self._check_input_shape(inputs.shape)
         rows = ops.reshape(ops.cast(inputs, "float32"), (-1, self._dim))
@@ -79,10 +80,11 @@ class Bottleneck(keras.layers.Layer):
                     f"mask whole examples, repeat the value for each of their vectors."
                 )
             keep = ops.reshape(ops.cast(mask, "bool"), (-1,))
+        valid = finite if sound is None else finite & sound
         return (
             ops.where(finite[:, None], rows, 0.0),
-            ops.cast(keep & finite, "float32"),
-            ops.sum(ops.cast(keep & ~finite, "float32")),
+            ops.cast(keep & valid, "float32"),
+            ops.sum(ops.cast(keep & ~valid, "float32")),
         )
 
     def _prepare(self, inputs, method="encode"):

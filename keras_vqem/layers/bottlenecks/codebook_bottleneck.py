@@ -8,13 +8,15 @@ from keras import ops
 from numpy.typing import ArrayLike
 
 from keras_vqem.checks import whole_number
-from keras_vqem.layers.bottlenecks import groupings, posterior, segments
+from keras_vqem.layers.bottlenecks import groupings, posterior, prior, segments
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 
 
 class CodebookBottleneck(DiscreteBottleneck):
     """Replaces vectors by the nearest vector of a codebook, or by the mean of several.
+
+    "Nearest" is without a prior. With one, read "likeliest" here and in subclasses.
 
     A subclass creates its `codebook` `[C, K, d]` in `build`. With `_begin_step`,
     `_loss` and `_end_step` it defines how the codebook learns.
@@ -65,16 +67,24 @@ class CodebookBottleneck(DiscreteBottleneck):
         inputs: tf.Tensor,
         mask: tf.Tensor | None = None,
         training: bool | None = None,
+        prior_logits: tf.Tensor | None = None,
     ) -> dict[str, tf.Tensor]:
-        rows, keep, nonfinite = self._rows(inputs, mask)
+        sound = None
+        if prior_logits is not None:
+            prior_logits = self._prior_rows(prior_logits, inputs)
+            sound = posterior.is_sound(prior_logits)
+            sound = ops.all(ops.reshape(sound, (-1, self.groups.num_groups)), axis=-1)
+            if mask is None:
+                # Keras passes masks on to layers with a single tensor argument only.
+                mask = getattr(inputs, "_keras_mask", None)
+        rows, keep, nonfinite = self._rows(inputs, mask, sound)
         pieces, keep = self.groups.split(rows), self.groups.split_rows(keep)
         still = ops.stop_gradient(pieces)
         learning = bool(training) and self.trainable
 
         vectors, counts = self._begin_step(still, keep, learning)
-        codes, samples = self._assign(
-            still, vectors, counts, self.num_samples if training else None
-        )
+        num_samples = self.num_samples if training else None
+        codes, samples = self._assign(still, vectors, counts, num_samples, prior_logits)
         quantized = self._look_up(vectors, samples)
         self.add_loss(self._loss(pieces, quantized, keep))
         # If `training` is None, as in an exported graph, no state changes.
@@ -107,23 +117,46 @@ class CodebookBottleneck(DiscreteBottleneck):
             return samples
         return ops.repeat(samples, self._draws, axis=-1)
 
-    def _assign(self, pieces, vectors, counts, num_samples):
-        """Returns the nearest codes [C, M], and codes to average, [C, M, m or 1]."""
-        noise = ()
+    def _prior_rows(self, prior_logits, inputs):
+        """Returns the logits of a prior as [N * G, K], in the order of the inputs."""
+        prior_logits = ops.stop_gradient(ops.convert_to_tensor(prior_logits))
+        tail = (*self.groups.code_shape, self.num_codes)
+        prior.check_shape(prior_logits, inputs, tail)
+        # The first reshape fails if sizes that were unknown do not fit.
+        prior_logits = self._like(prior_logits, inputs, *tail)
+        return ops.reshape(prior_logits, (-1, self.num_codes))
+
+    def _assign(self, pieces, vectors, counts, num_samples, prior_rows=None):
+        """Returns the likeliest codes [C, M], and codes to average, [C, M, m or 1]."""
+        optional = {}
         if num_samples is not None:
             shape = (*ops.shape(pieces)[:2], num_samples, 2)
-            uniforms = keras.random.uniform(
+            optional["uniforms"] = keras.random.uniform(
                 shape, dtype="float32", seed=self.seed_generator
             )
-            noise = (uniforms,)
+        if prior_rows is not None:
+            # The pieces of a codebook look up their rows, because to arrange the rows
+            # by codebook would be to copy them.
+            places = ops.arange(ops.shape(prior_rows)[0], dtype="int32")
+            places = ops.reshape(places, (-1, *self.groups.code_shape))
+            optional["places"] = self.groups.split_codes(places)
 
         temperature = self.temperature.value()
 
-        def assign(*parts):
-            return posterior.assign(*parts, temperature=temperature)
+        def assign(pieces, vectors, usable, *rest):
+            return posterior.assign(
+                pieces,
+                vectors,
+                usable,
+                **dict(zip(optional, rest, strict=True)),
+                prior=prior_rows,
+                temperature=temperature,
+            )
 
         vectors = ops.stop_gradient(vectors)
-        return segments.per_codebook(assign, pieces, vectors, counts > 0, *noise)
+        return segments.per_codebook(
+            assign, pieces, vectors, counts > 0, *optional.values()
+        )
 
     def _look_up(self, vectors, samples):
         """Returns the mean vector [C, M, d] of the codes in `samples` [C, M, m]."""
@@ -135,43 +168,67 @@ class CodebookBottleneck(DiscreteBottleneck):
             ops.mean(ops.square(pieces - others), axis=-1), keep
         )
 
-    def encode(self, inputs: ArrayLike) -> tf.Tensor:
+    def encode(
+        self, inputs: ArrayLike, prior_logits: ArrayLike | None = None
+    ) -> tf.Tensor:
         """Returns the code of each vector: that of the nearest codebook vector.
 
         Args:
             inputs: Vectors `[..., D]`.
+            prior_logits: Logits of a prior over codes, as in the call of the layer.
+                The codes are then the likeliest ones, not the nearest.
 
         Returns:
             Codes, int32 `[...]`, or `[..., G]` for a layer with `G` groups.
         """
-        inputs = self._prepare(inputs)
-        pieces = self.groups.split(self._rows(inputs)[0])
-        codes, _ = self._assign(pieces, *self._read_codebook(), None)
+        inputs, pieces, prior_rows = self._prepare_pieces(
+            "encode", inputs, prior_logits
+        )
+        codes, _ = self._assign(pieces, *self._read_codebook(), None, prior_rows)
         return self._codes_like(codes, inputs)
 
-    def sample(self, inputs: ArrayLike, num_samples: int) -> tf.Tensor:
+    def _prepare_pieces(self, method, inputs, prior_logits):
+        """Returns inputs as a tensor and as pieces [C, M, d], and rows of the prior."""
+        inputs = self._prepare(inputs, method)
+        pieces = self.groups.split(self._rows(inputs)[0])
+        if prior_logits is not None:
+            # Rounded as in a call, so that the codes are the same.
+            prior_logits = self._prepare(prior_logits, method)
+            prior_logits = self._prior_rows(prior_logits, inputs)
+        return inputs, pieces, prior_logits
+
+    def sample(
+        self,
+        inputs: ArrayLike,
+        num_samples: int,
+        prior_logits: ArrayLike | None = None,
+    ) -> tf.Tensor:
         """Draws codes from the posterior over the codebook, given each vector.
 
         Args:
             inputs: Vectors `[..., D]`.
             num_samples: Number of draws per vector.
+            prior_logits: Logits of a prior over codes, as in the call of the layer.
 
         Returns:
             Codes, int32 `[..., num_samples]`, or `[..., G, num_samples]` for a layer
             with `G` groups.
         """
         num_samples = whole_number("num_samples", num_samples, 1)
-        inputs = self._prepare(inputs, "sample")
-        pieces = self.groups.split(self._rows(inputs)[0])
-        _, samples = self._assign(pieces, *self._read_codebook(), num_samples)
+        inputs, pieces, prior_rows = self._prepare_pieces(
+            "sample", inputs, prior_logits
+        )
+        codebook = self._read_codebook()
+        _, samples = self._assign(pieces, *codebook, num_samples, prior_rows)
         return self._codes_like(samples, inputs, num_samples)
 
     def decode(self, codes: ArrayLike) -> tf.Tensor:
         """Returns the vectors of codes.
 
         For codes from `encode`, the result is exactly the `quantized` that the layer
-        returns outside training. Conversely, `encode` gives the codes of the result, if
-        they have vectors and no two codes have the same vector.
+        returns outside training, if both have the same prior or none. Conversely,
+        `encode` without a prior gives the codes of the result, if they have vectors and
+        no two codes have the same vector.
 
         Args:
             codes: Integers `[...]`, or `[..., G]` for a layer with `G` groups.

@@ -4,10 +4,12 @@ The posterior is that of a mixture of Gaussians with equal weights and variance 
 
     p(j | x) ~ exp(-|x - e_j|^2 / T) = exp((2 x . e_j - |e_j|^2) / T) * const(x),
 
-so one matrix product gives all logits. It runs over chunks of rows. Apart from inputs,
-outputs, noise and the codebook, no tensor in memory has more than `LOGITS_PER_CHUNK`
-numbers, for any N and K. The two terms of the logits can cancel in float32: centre
-vectors whose mean is many times as far from 0 as they are from each other.
+so one matrix product gives all logits. If there is a prior over codes instead of equal
+weights, its logits are added to these. It all runs over chunks of rows. Apart from
+inputs, outputs, noise and the codebook, no tensor in memory has more than
+`LOGITS_PER_CHUNK` numbers, for any N and K. The two terms of the logits can cancel in
+float32: centre vectors whose mean is many times as far from 0 as they are from each
+other.
 """
 
 import math
@@ -15,6 +17,8 @@ import math
 import numpy as np
 import tensorflow as tf
 from keras import ops
+
+from keras_vqem.layers.bottlenecks.prior import FORBIDDEN, rows_at
 
 # 64 MiB of float32. With smaller chunks, the matrix product packs the codebook more
 # often, which costs time. Larger chunks cost memory and save nothing.
@@ -29,28 +33,36 @@ def assign(
     codebook: tf.Tensor,
     usable: tf.Tensor,
     uniforms: tf.Tensor | None = None,
+    places: tf.Tensor | None = None,
     *,
+    prior: tf.Tensor | None = None,
     temperature: float | tf.Tensor = 1.0,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Finds the nearest code of each row, and optionally draws from the posterior.
+    """Finds the likeliest code of each row, and optionally draws from the posterior.
+
+    Without a prior, the likeliest code is the nearest one.
 
     Args:
         rows: Vectors, float32 `[M, d]`.
         codebook: Vectors of the codes, float32 `[K, d]`.
         usable: Booleans `[K]`, False for codes that must not be chosen.
         uniforms: Uniform noise `[M, m, 2]` for `m` draws per row. None for no draws.
+        places: Index in `prior` for each row, int32 `[M]`. None for equal weights.
+        prior: Logits of a prior, `[R, K]`; see `rows_at`.
         temperature: Temperature of the posterior, `T` above.
 
     Returns:
         A tuple `(codes, samples)`:
 
-        - `codes`: Nearest codes, int32 `[M]`.
-        - `samples`: Draws, int32 `[M, m]`. Without draws, the nearest codes, `[M, 1]`.
+        - `codes`: Likeliest codes, int32 `[M]`.
+        - `samples`: Draws, int32 `[M, m]`. Without draws, `codes` as `[M, 1]`.
     """
     num_codes = codebook.shape[0]
-    # The nearest code is the same at any scale, but draws need the true logits. Rows
+    # The likeliest code is the same at any scale, but draws need the true logits. Rows
     # are scaled rather than the codebook, which may be larger.
     scale = 1.0 if uniforms is None else 2.0 / temperature
+    prior_scale = temperature / 2.0 if uniforms is None else 1.0
+    padding = [0, 0]
     # A sum of squares by einsum, since squares alone would be a copy of the codebook.
     bias = (-0.5 * scale) * ops.einsum("kd,kd->k", codebook, codebook)
     bias = ops.where(usable, bias, NEVER)
@@ -65,20 +77,42 @@ def assign(
             bias = ops.pad(bias, [padding], constant_values=2 * NEVER)
     table = ops.transpose(codebook)
 
-    def assign_chunk(arguments):
-        rows, *noise = arguments
-        logits = ops.matmul(rows, table) + bias
+    def assign_chunk(chunk):
+        logits = ops.matmul(chunk["rows"], table) + bias
+        if "places" in chunk:
+            log_prior, _ = rows_at(prior, chunk["places"])
+            log_prior = ops.maximum(prior_scale * log_prior, FORBIDDEN)
+            logits = logits + ops.pad(log_prior, [[0, 0], padding])
         # Not ops.argmax, which reads the logits five more times to tell 0 from -0.
         codes = tf.argmax(logits, axis=-1, output_type=tf.int32)
-        return (codes, *(_draw(logits, uniforms, block) for uniforms in noise))
+        if "uniforms" not in chunk:
+            return codes, codes[:, None]
+        return codes, _draw(logits, chunk["uniforms"], block)
 
-    arguments = (rows,) if uniforms is None else (rows, uniforms)
+    arguments = {"rows": rows, "uniforms": uniforms, "places": places}
+    arguments = {name: x for name, x in arguments.items() if x is not None}
     largest = bias.shape[0]
     if uniforms is not None:
         largest = max(largest, uniforms.shape[1] * block)
-    largest = max(1, LOGITS_PER_CHUNK // largest)
-    codes, *samples = _in_chunks(assign_chunk, arguments, largest)
-    return codes, samples[0] if samples else codes[:, None]
+    return _in_chunks(assign_chunk, arguments, largest, (tf.int32, tf.int32))
+
+
+def is_sound(prior: tf.Tensor) -> tf.Tensor:
+    """Tells which rows are a prior, in chunks.
+
+    Args:
+        prior: Logits `[R, K]`.
+
+    Returns:
+        Booleans `[R]`; see `rows_at`.
+    """
+    places = ops.arange(ops.shape(prior)[0], dtype="int32")
+    return _in_chunks(
+        lambda chunk: rows_at(prior, chunk["rows"])[1],
+        {"rows": places},
+        prior.shape[1],
+        tf.bool,
+    )
 
 
 def _draw(logits, uniforms, block):
@@ -108,12 +142,17 @@ def _pick(weights, uniforms):
     return ops.sum(ops.cast(cdf <= threshold, "int32"), axis=-1)
 
 
-def _in_chunks(function, arguments, largest):
-    """Applies `function` to chunks of at most `largest` rows, one after the other."""
-    static_count = arguments[0].shape[0]
+def _in_chunks(function, arguments, width, dtypes):
+    """Applies `function` to chunks of tensors [N, ...], one chunk after the other.
+
+    It takes a dict, in which `width` numbers per row are worked with at a time. What it
+    returns has the structure of `dtypes`.
+    """
+    largest = max(1, LOGITS_PER_CHUNK // width)
+    static_count = arguments["rows"].shape[0]
     if static_count is not None and static_count <= largest:
         return function(arguments)
-    count = ops.shape(arguments[0])[0]
+    count = ops.shape(arguments["rows"])[0]
     chunks = ops.maximum((count + largest - 1) // largest, 1)
     size = (count + chunks - 1) // chunks
 
@@ -124,8 +163,10 @@ def _in_chunks(function, arguments, largest):
     # tf.map_fn, because ops.map cannot be told to hold only one chunk at a time.
     results = tf.map_fn(
         function,
-        tuple(cut(x) for x in arguments),
-        fn_output_signature=tuple(tf.int32 for _ in arguments),
+        {name: cut(x) for name, x in arguments.items()},
+        fn_output_signature=dtypes,
         parallel_iterations=1,
     )
-    return tuple(ops.reshape(x, (-1, *x.shape[2:]))[:count] for x in results)
+    return tf.nest.map_structure(
+        lambda x: ops.reshape(x, (-1, *x.shape[2:]))[:count], results
+    )

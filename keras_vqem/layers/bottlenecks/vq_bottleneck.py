@@ -37,12 +37,15 @@ class VQBottleneck(CodebookBottleneck):
         inputs: Vectors `[..., D]`.
         mask: Booleans `[...]`, False for vectors to leave out of loss and metrics.
         training: True or False updates metrics; None does not. The output is the same.
+        prior_logits: Logits `[..., K]`, or `[..., G, K]` with `G` groups, of a prior
+            over codes; see `VQEMBottleneck`. The temperature is 1.
 
     Returns:
         A dict with the same keys, shapes and dtypes in training and inference:
 
         - `quantized`: Vectors `[..., D]` in the compute dtype, for the decoder.
-        - `codes`: Nearest codes, int32 `[...]`, or `[..., G]` with `G` groups.
+        - `codes`: Nearest codes, int32 `[...]`, or `[..., G]` with `G` groups. With
+          `prior_logits`, the likeliest codes.
         - `samples`: The same codes, int32 `[..., 1]`, or `[..., G, 1]` with `G` groups.
 
     Example:

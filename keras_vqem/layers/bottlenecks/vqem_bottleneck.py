@@ -44,6 +44,16 @@ class VQEMBottleneck(CodebookBottleneck):
     **Dead codes.** With `dead_code_threshold` above 0, a code that is used less than
     that fraction of the average use is moved to a vector of the current batch.
 
+    **A prior over codes.** The equal weights of the mixture are a uniform prior. If
+    something predicts codes from a context, such as a latent predictor, call the layer
+    with its `prior_logits`. The posterior is then the softmax of
+
+        -|x - e|^2 / temperature + prior_logits
+
+    and all codes follow it by one rule. Draws of soft EM are from this posterior, and
+    wherever else the nearest code is taken, in hard EM and outside training, it is now
+    the likeliest code. No gradient reaches the logits.
+
     **Replicas.** Under `tf.distribute`, all of this acts on the whole batch. Every
     replica holds the codebook that a single replica would get from the whole batch.
 
@@ -59,7 +69,9 @@ class VQEMBottleneck(CodebookBottleneck):
             or a `keras.optimizers.schedules` schedule over training steps. Distances
             grow with the size and scale of the vectors: if the `samples` of a vector
             are almost always equal, raise the temperature. A falling schedule makes
-            soft EM end near hard EM, whose codes are those used after training.
+            soft EM end near hard EM, whose codes are those used after training. Hard
+            EM and inference use it only to weigh distances against `prior_logits`: the
+            higher it is, the more the prior counts.
         groups: Number of codes per vector, or a grouping. None for one code per vector.
             An integer, or `keras_vqem.layers.Slices`, for product quantization with one
             codebook per slice. `keras_vqem.layers.Projections` for product quantization
@@ -93,12 +105,19 @@ class VQEMBottleneck(CodebookBottleneck):
         training: True draws samples, updates the codebook and updates metrics. False
             uses the nearest codes and updates metrics. None, as in `model.export`, uses
             the nearest codes and updates nothing.
+        prior_logits: Logits `[..., K]`, or `[..., G, K]` with `G` groups, of a prior
+            over codes. None for a uniform prior. Only differences within a row matter.
+            Pass `gamma * logits` to weigh the prior, which is entropy-constrained
+            quantization. A logit of minus infinity forbids a code. Rows with NaN or
+            plus infinity, and rows that forbid all codes, count as uniform, and their
+            vectors are left out like vectors with NaN.
 
     Returns:
         A dict with the same keys, shapes and dtypes in training and inference:
 
         - `quantized`: Vectors `[..., D]` in the compute dtype, for the decoder.
-        - `codes`: Nearest codes, int32 `[...]`, or `[..., G]` with `G` groups.
+        - `codes`: Nearest codes, int32 `[...]`, or `[..., G]` with `G` groups. With
+          `prior_logits`, the likeliest codes.
         - `samples`: Codes whose mean vector is `quantized`, int32 `[..., m]`, or
           `[..., G, m]` with `G` groups; `m` is 1 for hard EM. They are the soft labels
           of a latent predictor, each code with weight `1 / m`. `assignments(samples)`

@@ -13,9 +13,9 @@ def hard_e_step(x, codebook):
     return np.eye(len(codebook))[nearest]
 
 
-def posterior(x, codebook, temperature=1.0):
-    """Section 3.2: P(z | x), proportional to exp(-|e_z - x|^2)."""
-    logits = -squared_distances(x, codebook) / temperature
+def posterior(x, codebook, temperature=1.0, prior=0.0):
+    """Section 3.2: P(z | x), proportional to exp(-|e_z - x|^2) and to a prior."""
+    logits = -squared_distances(x, codebook) / temperature + prior
     p = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return p / p.sum(axis=-1, keepdims=True)
 
