@@ -16,42 +16,23 @@ CTCTranslator. A CTCTranslator keeps its other stored options, such as the blank
 
 from pathlib import Path
 
+import compared_translators
 from arguments import add_number, make_parser, positive, user_errors
-
-
-def names_of(paths):
-    """Returns short names of models, or their paths if two names are the same."""
-    ordinary = ("model", "config")  # Files whose folders have the names.
-    names = [
-        p.stem if p.is_file() and p.stem not in ordinary else _folder(p) for p in paths
-    ]
-    clash = len(set(names)) < len(names)
-    return [str(path) for path in paths] if clash else names
-
-
-def _folder(path):
-    path = path.resolve()
-    return path.parent.name if path.is_file() else path.name
 
 
 @user_errors
 def main(arguments=None):
     parser = make_parser(__doc__)
     add, number = parser.add_argument, {"type": positive, "metavar": "N"}
-    model = {"type": Path, "action": "append", "required": True, "metavar": "RUN"}
-    model_help = "folder of a finished run, .keras file or preset; may be repeated"
-    add("--model", **model, help=model_help)
-    data_help = "folder made by prepare_translation.py"
-    add("--data", type=Path, required=True, metavar="DIR", help=data_help)
-    add("--split", default="test", help="split to translate (default: test)")
+    compared_translators.add_arguments(parser, "test")
     beams_help = "numbers of beams to try; 1 is greedy search (default: 1)"
     add("--num-beams", **number, nargs="+", default=[1], help=beams_help)
     repeats_help = "let LatentNMT leave out a word that repeats the one before it"
     add("--drop-repeats", action="store_true", help=repeats_help)
     rescore_help = "Transformer that chooses among the beams of others (default: none)"
     add("--rescorer", type=Path, metavar="RUN", help=rescore_help)
-    add("--json", type=Path, metavar="FILE", help="file for all numbers, as JSON")
-    add("--lines", **number, help="number of lines of the split (default: all)")
+    lowercase_help = "add a column with BLEU of lower-cased text"
+    add("--lowercase", action="store_true", help=lowercase_help)
     add_number(parser, "--rounds", 50, "number of timed batches per row")
     add_number(parser, "--batch-size", 64, "number of lines per batch")
     add_number(parser, "--show", 5, "number of translations to print", int)
@@ -66,20 +47,11 @@ def main(arguments=None):
     from keras_vqem.evaluation.environment import environment
     from keras_vqem.files import write_json
     from keras_vqem.models import Transformer, loading
-    from keras_vqem.text import ParallelCorpus, TranslationData
 
-    paths = [loading.model_file(path) for path in options.model]
-    if len(set(paths)) < len(paths):
-        parser.error("a model is given twice")
-    corpus = TranslationData(options.data).corpus(options.split)
-    paths = dict(zip(names_of(paths), paths, strict=True))
-    models = {name: loading.load_translator(path) for name, path in paths.items()}
+    paths, models, corpus = compared_translators.load(parser, options)
     rescorer = None
     if options.rescorer:
         rescorer = loading.load_model(options.rescorer, Transformer)
-    corpus = ParallelCorpus(
-        corpus.sources[: options.lines], corpus.targets[: options.lines]
-    )
     entries, outputs = report.evaluate(
         models,
         corpus,
@@ -88,6 +60,7 @@ def main(arguments=None):
         rescorer,
         options.batch_size,
         options.rounds,
+        options.lowercase,
     )
     for entry in entries:
         path = paths[entry["translator"]]
@@ -97,6 +70,8 @@ def main(arguments=None):
     print(f"{options.data}, {options.split}: {len(corpus)} sentences\n")
     print(report.table(entries), end="\n\n")
     print(f"BLEU: {entries[0]['bleu_signature']}")
+    if options.lowercase:
+        print(f"BLEU, lower case: {entries[0]['bleu_lowercase_signature']}")
     print(f"chrF: {entries[0]['chrf_signature']}\n")
     width = max(map(len, [*outputs, "reference"]))
     samples = []

@@ -6,7 +6,9 @@
 
 Line n of the output is the translation of line n of the input. Empty lines stay empty,
 and bytes that are not UTF-8 are read as U+FFFD. Without texts and --file it reads
-standard input and answers line by line. docs/serving.md shows how to start a server.
+standard input and answers line by line. Several translations of a line, from a model
+exported with --num-return-sequences, are separated by tabs. docs/serving.md shows how
+to start a server.
 """
 
 from arguments import add_number, make_parser, user_errors
@@ -51,7 +53,17 @@ def main(arguments=None):
         signature=options.signature,
         timeout=options.timeout,
     )
-    answer_lines(client.translate, options.batch_size, options.file, options.texts)
+
+    def line(answer):
+        if isinstance(answer, str):
+            return answer
+        # The model was exported with num_return_sequences.
+        return "\t".join(text.replace("\t", " ") for text in answer)
+
+    def translate(texts):
+        return list(map(line, client.translate(texts)))
+
+    answer_lines(translate, options.batch_size, options.file, options.texts)
 
 
 if __name__ == "__main__":

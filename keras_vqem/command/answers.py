@@ -15,11 +15,14 @@ class Answer(NamedTuple):
         translation: Translations of the sentences, joined by spaces.
         score: Mean log probability of the words, the lowest of all sentences.
         warnings: Reasons why the translation may be wrong, a list of strings.
+        choices: List of pairs of a translation and its score, best first. The first
+            is the translation above; there are more with `num_return_sequences`.
     """
 
     translation: str
     score: float
     warnings: list[str]
+    choices: list[tuple[str, float]]
 
 
 def answer_texts(
@@ -42,15 +45,25 @@ def answer_texts(
         sentences, batch_size, return_scores=True, **options
     )
     unknown = model.tokenizer.unknown_characters("".join(texts))
+    number = options.get("num_return_sequences")
+    if number is None:
+        found, scores = [[text] for text in found], [[score] for score in scores]
     answers, start = [], 0
     for text, row in zip(texts, split, strict=True):
         here = slice(start, start + len(row))
         start += len(row)
-        score = lowest(scores[here])
-        translation = joined(found[here])
+        # The first choice joins the first choices of all sentences, and so on.
+        choices = [
+            (
+                joined([own[place] for own in found[here]]),
+                lowest([own[place] for own in scores[here]]),
+            )
+            for place in range(number or 1)
+        ]
+        translation, score = choices[0]
         strange = [character for character in unknown if character in text]
         warnings = warnings_of(model, text, strange, translation, score)
-        answers.append(Answer(translation, score, warnings))
+        answers.append(Answer(translation, score, warnings, choices))
     return answers
 
 

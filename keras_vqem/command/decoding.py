@@ -35,6 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--min-length", **number, help=help)
     help = "maximum number of tokens, the end included (Transformer)"
     add("--max-length", **number, help=help)
+    help = "sample words instead of searching, with --num-beams 1: 1 follows the "
+    help += "model, lower values stay closer to its first choice (Transformer)"
+    add("--temperature", type=float, metavar="X", help=help)
+    add("--seed", **number, help="seed of the samples (Transformer)")
+    help = "number of translations of each text, best first: beams, or samples"
+    add("--num-return-sequences", **number, help=help)
 
 
 SMALLEST = {
@@ -44,6 +50,8 @@ SMALLEST = {
     "min_length": 0,
     "max_length": 1,
     "top_k": 1,
+    "seed": 0,
+    "num_return_sequences": 1,
 }
 NAMES = (
     *SMALLEST,
@@ -52,6 +60,7 @@ NAMES = (
     "length_bonus",
     "length_penalty",
     "rescorer",
+    "temperature",
 )
 
 

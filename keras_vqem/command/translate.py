@@ -2,6 +2,7 @@
 
 The trained models that come with the package know English captions of photos, and
 nothing else. A line may have several sentences, which are translated one by one.
+With --num-return-sequences the translations of a line are separated by tabs.
 Warnings of probable mistakes are written to standard error.
 """
 
@@ -57,8 +58,14 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
             answers = answer_texts(model, texts, options.batch_size, **chosen)
             for text, answer in zip(texts, answers, strict=True):
                 warnings.tell(text, answer.warnings)
-                score = f"{answer.score:.3f}\t" if options.scores else ""
-                lines.append(score + answer.translation)
+                fields = []
+                for translation, score in answer.choices:
+                    fields += [f"{score:.3f}"] if options.scores else []
+                    fields.append(translation)
+                if options.num_return_sequences is not None:
+                    # A translation with a tab of its own would look like two.
+                    fields = [field.replace("\t", " ") for field in fields]
+                lines.append("\t".join(fields))
             return lines
 
         answer_lines(translate, options.chunk, options.file, options.texts)

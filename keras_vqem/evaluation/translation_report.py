@@ -38,6 +38,7 @@ def evaluate(
     rescorer: Transformer | None = None,
     batch_size: int = 64,
     rounds: int = 50,
+    lowercase: bool = False,
 ) -> tuple[list[dict], dict[str, list[str]]]:
     """Measures quality, use of codes, latency and relative speed of translators.
 
@@ -54,6 +55,7 @@ def evaluate(
         batch_size: Number of sentences per batch for the scores. Latencies are
             measured for batches of 1 and of 32.
         rounds: Number of timed batches per row.
+        lowercase: Whether to compute BLEU of lower-cased text as well.
 
     Returns:
         A tuple of a list of entries, one dict per row of the table, and a dict from
@@ -73,7 +75,9 @@ def evaluate(
             takes_rescorer = "rescorer" in model.generation_options
             if rescorer is not None and number > 1 and takes_rescorer:
                 options["rescorer"], settings["rescored"] = rescorer, True
-            outputs[row], scores = quality(model, corpus, batch_size, **options)
+            outputs[row], scores = quality(
+                model, corpus, batch_size, lowercase, **options
+            )
             entry = {"name": row, "translator": name, "class": type(model).__name__}
             entries.append({**entry, **settings, **scores})
             timed[row] = model, options
@@ -94,6 +98,7 @@ def quality(
     model: AnyTranslator,
     corpus: ParallelCorpus,
     batch_size: int = 64,
+    lowercase: bool = False,
     **options: Any,
 ) -> tuple[list[str], dict]:
     """Translates a corpus and scores the translations.
@@ -102,14 +107,17 @@ def quality(
         model: A translator.
         corpus: Sentences to translate and their references.
         batch_size: Number of sentences per batch.
+        lowercase: Whether to compute BLEU of lower-cased text as well.
         **options: Options of `model.generate`, such as `num_beams`.
 
     Returns:
         A tuple of a list of translations, and a dict with the fields of
-        `TranslationScores`, `empty_share` and `parameters`.
+        `TranslationScores` that were computed, `empty_share` and `parameters`.
     """
     found = model.translate(corpus.sources, batch_size=batch_size, **options)
-    scores = dataclasses.asdict(translation_scores.score(found, corpus.targets))
+    scores = translation_scores.score(found, corpus.targets, lowercase)
+    scores = dataclasses.asdict(scores).items()
+    scores = {name: value for name, value in scores if value is not None}
     scores["empty_share"] = empty_share(found)
     return found, {**scores, "parameters": model.count_params()}
 
@@ -230,7 +238,10 @@ def table(entries: Sequence[dict]) -> str:
         size: list(dict.fromkeys(n for e in entries for n in _speedup(e, size)))
         for size in sizes
     }
-    columns = ["", "parameters", "training minutes", "BLEU", "chrF"]
+    lowercase = "bleu_lowercase" in entries[0]
+    columns = ["", "parameters", "training minutes", "BLEU"]
+    columns += ["BLEU, lower case"] if lowercase else []
+    columns += ["chrF"]
     for size in sizes:
         columns += [f"batch {size}: median ms", "p95 ms"]
         columns += [f"times as fast as {name}" for name in baselines[size]]
@@ -239,13 +250,15 @@ def table(entries: Sequence[dict]) -> str:
         seconds = entry.get("training_seconds")
         row = [entry["name"], f"{entry['parameters']:,}"]
         row += ["" if seconds is None else f"{seconds / 60:.0f}"]
-        row += [f"{entry['bleu']:.2f}", f"{entry['chrf']:.2f}"]
+        row += [f"{entry['bleu']:.2f}"]
+        row += [f"{entry['bleu_lowercase']:.2f}"] if lowercase else []
+        row += [f"{entry['chrf']:.2f}"]
         for size, times in entry["latency"].items():
             row += [f"{times['median_ms']:.1f}", f"{times['p95_ms']:.1f}"]
             ratios = (times["speedup"].get(name) for name in baselines[size])
             row += ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
         rows.append(row)
-    parts = [_markdown(columns, rows)]
+    parts = [markdown(columns, rows)]
     parts += [
         f"{entry['name']} wrote nothing for {entry['empty_share']:.0%} of the "
         f"sentences, so its times are not those of translations: no speed ratio."
@@ -269,7 +282,7 @@ def table(entries: Sequence[dict]) -> str:
     if rows:
         names = ["", "codebook", "used", "perplexity", "codes per sentence"]
         names += ["BLEU, codes of references", "predicted codes", "random codes"]
-        parts.append(_markdown(names, rows))
+        parts.append(markdown(names, rows))
     return "\n\n".join(parts)
 
 
@@ -277,6 +290,23 @@ def _speedup(entry, size):
     return entry["latency"][size]["speedup"]
 
 
-def _markdown(names, rows):
+def markdown(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Writes a Markdown table.
+
+    Args:
+        names: Names of the columns. The first column is aligned to the left, the
+            others to the right.
+        rows: Lists of cells.
+
+    Returns:
+        The table as text.
+
+    Example:
+
+    >>> print(markdown(["", "BLEU"], [["teacher", "35.50"]]))
+    |  | BLEU |
+    | --- | ---: |
+    | teacher | 35.50 |
+    """
     lines = [names, ["---"] + ["---:"] * (len(names) - 1), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

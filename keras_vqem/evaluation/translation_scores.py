@@ -1,7 +1,8 @@
 """Scores of translations by sacreBLEU, with the signatures that make them comparable.
 
-Texts are plain: detokenised and cased, one reference per sentence. sacrebleu is
-imported when a score is computed, not with this module.
+Texts are plain: detokenised and cased, one reference per sentence. Some publications
+have BLEU of lower-cased text, which is higher; it can be computed beside the cased one.
+sacrebleu is imported when a score is computed, not with this module.
 """
 
 import dataclasses
@@ -17,26 +18,37 @@ class TranslationScores:
         bleu_signature: sacrebleu's signature of BLEU.
         chrf: chrF, from 0 to 100.
         chrf_signature: sacrebleu's signature of chrF.
+        bleu_lowercase: BLEU of lower-cased text, or None if it was not asked for.
+        bleu_lowercase_signature: sacrebleu's signature of it, or None.
     """
 
     bleu: float
     bleu_signature: str
     chrf: float
     chrf_signature: str
+    bleu_lowercase: float | None = None
+    bleu_lowercase_signature: str | None = None
 
     def __str__(self):
-        return (
-            f"BLEU {self.bleu:6.2f}  {self.bleu_signature}\n"
-            f"chrF {self.chrf:6.2f}  {self.chrf_signature}"
-        )
+        lines = [
+            f"BLEU {self.bleu:6.2f}  {self.bleu_signature}",
+            f"chrF {self.chrf:6.2f}  {self.chrf_signature}",
+        ]
+        if self.bleu_lowercase is not None:
+            line = f"BLEU {self.bleu_lowercase:6.2f}  {self.bleu_lowercase_signature}"
+            lines.insert(1, line)
+        return "\n".join(lines)
 
 
-def score(hypotheses: Sequence[str], references: Sequence[str]) -> TranslationScores:
+def score(
+    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False
+) -> TranslationScores:
     """Scores translations with BLEU and chrF.
 
     Args:
         hypotheses: List of strings, the translations.
         references: List of strings, one true translation per hypothesis.
+        lowercase: Whether to compute BLEU of lower-cased text as well.
 
     Returns:
         A `TranslationScores`. Print it for a table with the signatures.
@@ -57,15 +69,14 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> TranslationSc
     from sacrebleu.metrics import BLEU, CHRF
 
     _check(hypotheses, references)
-    bleu_metric, chrf_metric = BLEU(), CHRF()
-    bleu_score = bleu_metric.corpus_score(list(hypotheses), [list(references)])
-    chrf_score = chrf_metric.corpus_score(list(hypotheses), [list(references)])
-    return TranslationScores(
-        bleu=bleu_score.score,
-        bleu_signature=str(bleu_metric.get_signature()),
-        chrf=chrf_score.score,
-        chrf_signature=str(chrf_metric.get_signature()),
-    )
+    metrics = {"bleu": BLEU(), "chrf": CHRF()}
+    if lowercase:
+        metrics["bleu_lowercase"] = BLEU(lowercase=True)
+    found = {}
+    for name, metric in metrics.items():
+        found[name] = metric.corpus_score(list(hypotheses), [list(references)]).score
+        found[f"{name}_signature"] = str(metric.get_signature())
+    return TranslationScores(**found)
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:

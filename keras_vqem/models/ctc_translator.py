@@ -16,6 +16,7 @@ from keras_vqem.layers import TransformerDecoder, ctc_alignment
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import ctc_words
+from keras_vqem.models.choices import best_first, number_of_choices
 from keras_vqem.models.transformer import Transformer
 from keras_vqem.models.translator import Translator, with_generation_config
 
@@ -212,6 +213,7 @@ class CTCTranslator(Translator):
         length_penalty: float = 0.0,
         top_k: int = 8,
         rescorer: Transformer | None = None,
+        num_return_sequences: int | None = None,
     ) -> dict[str, tf.Tensor]:
         """Translates ids, all words at once.
 
@@ -233,6 +235,8 @@ class CTCTranslator(Translator):
             top_k: Number of most probable ids per position by which beams grow.
             rescorer: A trained `Transformer` with the same tokenizer, for example the
                 teacher. It chooses among the beams, and scores all of them in one pass.
+            num_return_sequences: Number of candidates to return per sentence, at most
+                `num_beams`. None returns the best without an axis for the number.
 
         Returns:
             A dict of tensors:
@@ -241,7 +245,12 @@ class CTCTranslator(Translator):
               the model wrote no end, then padded with 0.
             - `scores`: `[B]`, log probability per token of the translation: under CTC
               without the bias, or under the rescorer if there is one.
+
+            With `num_return_sequences`, `[B, num_return_sequences, L]` and
+            `[B, num_return_sequences]`, best first: in the order of the search, or by
+            score if there is a rescorer.
         """
+        number = number_of_choices(num_return_sequences, num_beams)
         logits, mask = self._write(source_ids)
         if num_beams == 1:
             ids = ctc_best_path(
@@ -263,18 +272,21 @@ class CTCTranslator(Translator):
             )
         ids = ctc_words.without_padding(ids)
         if rescorer is None:
-            ids = ids[:, 0]
-            scores = ctc_words.mean_log_prob(logits, mask, ids)
-            return {"target_ids": ids, "scores": scores}
+            if number is None:
+                ids = ids[:, 0]
+                scores = ctc_words.mean_log_prob(logits, mask, ids)
+                return {"target_ids": ids, "scores": scores}
+            # One candidate at a time: the logits are too large to be repeated.
+            scores = ops.map(
+                lambda own: ctc_words.mean_log_prob(logits, mask, own),
+                ops.transpose(ids[:, :number], (1, 0, 2)),
+            )
+            return {"target_ids": ids[:, :number], "scores": ops.transpose(scores)}
         rows, _, longest = ops.shape(ids)
         flat = ops.reshape(ids, (rows * num_beams, longest))
         scores = self.rescored(rescorer, source_ids, flat, num_beams)
         scores = ops.reshape(scores, (rows, num_beams))
-        best = tf.argmax(scores, axis=1)
-        return {
-            "target_ids": tf.gather(ids, best, batch_dims=1),
-            "scores": tf.gather(scores, best, batch_dims=1),
-        }
+        return best_first({"target_ids": ids, "scores": scores}, number)
 
     def get_config(self) -> dict[str, Any]:
         return {

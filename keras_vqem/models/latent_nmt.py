@@ -5,7 +5,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras import ops
-from numpy.typing import ArrayLike
 
 from keras_vqem import replicas
 from keras_vqem.layers import (
@@ -14,16 +13,14 @@ from keras_vqem.layers import (
     TransformerDecoder,
 )
 from keras_vqem.layers.position_signal import position_signal
-from keras_vqem.models import code_sequences, latent_search, latent_training
-from keras_vqem.models import translation_endpoints as endpoints
+from keras_vqem.models import code_sequences, latent_training
 from keras_vqem.models.latent_predictor import LatentPredictor
-from keras_vqem.models.transformer import Transformer
-from keras_vqem.models.translator import Translator, with_generation_config
+from keras_vqem.models.latent_translation import LatentTranslation
 from keras_vqem.models.word_outputs import PositionwiseOutput
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
-class LatentNMT(Translator):
+class LatentNMT(LatentTranslation):
     """Translates by predicting a few codes, then writing all words at once.
 
     During training, a compressor makes the target `2 ** num_compress_steps` times
@@ -225,15 +222,6 @@ class LatentNMT(Translator):
         )
         return self.embedding(x, reverse=True), mask
 
-    def latents(self, codes: tf.Tensor) -> tf.Tensor:
-        """Returns vectors `[B, positions, D]` for codes `[B, N]`."""
-        codes = code_sequences.unflatten_groups(codes, self.bottleneck)
-        return self.bottleneck.decode(codes)
-
-    @property
-    def _num_groups(self):
-        return self.bottleneck.groups.num_groups
-
     # Training.
 
     def call(
@@ -276,161 +264,6 @@ class LatentNMT(Translator):
     ) -> tf.Tensor:
         self.bottleneck_loss.update_state(sum(self.losses))
         return super().task_loss(inputs, outputs)
-
-    # Translation.
-
-    @property
-    def styles(self) -> dict[str, int]:
-        """Names of codes that may come first; see the argument of that name."""
-        return dict(self._styles.by_name)
-
-    @styles.setter
-    def styles(self, styles):
-        styles = dict(styles or {})
-        for name, code in styles.items():
-            if not name or not 0 <= code < self.bottleneck.num_codes:
-                raise ValueError(
-                    f"`styles` maps names to codes below {self.bottleneck.num_codes}, "
-                    f"received {name!r}: {code!r}."
-                )
-        self._styles = latent_search.Styles(styles)
-
-    def encode_ids(self, source_ids: ArrayLike, target_ids: ArrayLike) -> tf.Tensor:
-        """Encodes target sentences to codes.
-
-        Args:
-            source_ids: int32 `[B, S]`, source sentences, padded with 0.
-            target_ids: int32 `[B, T]`, their translations, padded with 0.
-
-        Returns:
-            int32 `[B, N]`, codes, followed by `num_codes` from a sentence's end on.
-        """
-        memory, memory_mask = self.encode_source(source_ids)
-        vectors, mask = latent_training.compress(self, target_ids, memory, memory_mask)
-        codes = code_sequences.flatten_groups(self.bottleneck.encode(vectors))
-        mask = ops.repeat(mask, self._num_groups, axis=1)
-        return ops.where(mask, codes, self.predictor.end_code)
-
-    def decode_ids(
-        self,
-        source_ids: ArrayLike,
-        codes: ArrayLike,
-        drop_repeats: bool = False,
-        blank_bias: float = 0.0,
-    ) -> tf.Tensor:
-        """Writes the words for source sentences and codes.
-
-        Args:
-            source_ids: int32 `[B, S]`, source sentences, padded with 0.
-            codes: int32 `[B, N]`, codes as `encode_ids` returns them.
-            drop_repeats: Whether to leave out an id that equals the one before it.
-            blank_bias: Number to add to the blank's logit, as in `generate`.
-
-        Returns:
-            int32 `[B, L]`, ids of the translations, padded with 0.
-        """
-        memory, memory_mask = self.encode_source(source_ids)
-        ids = self.write_words(codes, memory, memory_mask, blank_bias)[0]
-        return latent_search.without_repeats(ids) if drop_repeats else ids
-
-    def write_words(
-        self,
-        codes: tf.Tensor,
-        memory: tf.Tensor,
-        memory_mask: tf.Tensor,
-        blank_bias: float = 0.0,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns ids `[B, L]` for codes `[B, N]` and a memory, and scores `[B]`."""
-        codes, there = code_sequences.whole_positions(
-            codes, self._num_groups, self.predictor.end_code
-        )
-        logits, mask = self._write(self.latents(codes), there, memory, memory_mask)
-        return self.word_output.read(logits, mask, blank_bias)
-
-    def max_codes_for(self, source_tokens: int | tf.Tensor) -> int | tf.Tensor:
-        """Returns the number of codes for `2 * source_tokens + 10` target tokens."""
-        positions = -(-(2 * source_tokens + 10) // 2**self.num_compress_steps)
-        return positions * self._num_groups
-
-    @with_generation_config
-    def generate(
-        self,
-        source_ids: ArrayLike,
-        num_beams: int = 1,
-        length_penalty: float = 0.6,
-        min_codes: int = 0,
-        max_codes: int | tf.Tensor | None = None,
-        end_threshold: float | None = None,
-        drop_repeats: bool = False,
-        blank_bias: float = 0.0,
-        style: str | None = None,
-        first_code: int | tf.Tensor | None = None,
-        rescorer: Transformer | None = None,
-    ) -> dict[str, tf.Tensor]:
-        """Translates ids: codes one by one, then all words at once.
-
-        Pass options by keyword. An option that is not passed is taken from
-        `generation_config`, and else has the default given here.
-
-        Args:
-            source_ids: int32 `[B, S]`, source sentences, padded with 0.
-            num_beams: Number of code sequences per sentence. With 1, codes are chosen
-                greedily. With more, a beam search finds the sequences, the decoder
-                writes the words of all of them at once, and the translation with the
-                highest mean log probability of its words wins: the decoder tells
-                which codes make sense together.
-            length_penalty: Exponent of the length in the beam search over codes, as in
-                `keras_vqem.decoding.beam_search`.
-            min_codes: Minimum number of codes, the end not counted.
-            max_codes: Maximum number of codes, the end not counted: an integer, or a
-                tensor `[B]` with one limit per row. None allows a translation of
-                twice the length of the source plus 10 tokens.
-            end_threshold: Probability above which a sequence of codes ends; below it,
-                codes go on. None treats the end as any other code. Where codes are
-                hard to predict, the end can be more probable than every single code,
-                and still improbable.
-            drop_repeats: Whether to leave out an id that equals the one before it. A
-                decoder that writes all words at once sometimes writes a word twice;
-                but with a vocabulary that spells numbers, the 1 of 11 repeats
-                rightly.
-            blank_bias: Number to add to the blank's logit at each position of a
-                `CTCOutput`. Negative values give longer translations.
-            style: Name of the code that comes first, one of `styles`. None leaves the
-                first code to the predictor.
-            first_code: Code that comes first, instead of a `style`: an integer, or a
-                tensor `[B]`, -1 for rows whose first code is predicted.
-            rescorer: A trained `Transformer` with the same tokenizer, for example the
-                teacher. It chooses among the translations of the beams instead of the
-                decoder, and scores all of them in one pass.
-
-        Returns:
-            A dict of tensors:
-
-            - `target_ids`: int32 `[B, L]`, with id 1 at the end of each row, unless
-              it was cut, then padded with 0.
-            - `scores`: `[B]`, mean log probability of the words, under the rescorer
-              if there is one.
-            - `codes`: int32 `[B, N]`, followed by `num_codes` from the end on.
-        """
-        return latent_search.search(
-            self,
-            source_ids,
-            num_beams,
-            drop_repeats,
-            blank_bias,
-            rescorer,
-            end_threshold=end_threshold,
-            first_code=self._styles.first_code(style, first_code),
-            max_length=None if max_codes is None else max_codes + 1,
-            min_length=min_codes,
-            length_penalty=length_penalty,
-        )
-
-    def _endpoints(self, max_tokens, options):
-        return {
-            **super()._endpoints(max_tokens, options),
-            **endpoints.of_codes(self, max_tokens, options),
-        }
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -114,6 +114,7 @@ class LatentPredictor(keras.Model):
         length_penalty: float = 0.6,
         temperature: float | None = None,
         seed: ArrayLike | None = None,
+        num_samples: int | None = None,
         all_beams: bool = False,
         end_threshold: float | None = None,
         first_code: int | tf.Tensor | None = None,
@@ -132,6 +133,8 @@ class LatentPredictor(keras.Model):
             temperature: Temperature of sampling. None searches for the most probable
                 codes instead.
             seed: Seed of sampling: int32 `[2]`, or `[B, 2]` with one seed per row.
+            num_samples: Number of sequences to draw for each row; then `seed` is
+                `[2]`. None draws one, without an axis of its own.
             all_beams: Whether to return all hypotheses of a beam search instead of the
                 best.
             end_threshold: Probability of the end above which a sequence ends, and
@@ -141,7 +144,8 @@ class LatentPredictor(keras.Model):
 
         Returns:
             int32 `[B, L]`, codes, followed by `num_codes` from the end on. With
-            `all_beams`, `[B, num_beams, L]`, best first.
+            `all_beams` and several beams, `[B, num_beams, L]`, best first. With
+            `num_samples`, `[B, num_samples, L]`.
         """
         return stepwise.write(
             self.embedding,
@@ -157,6 +161,7 @@ class LatentPredictor(keras.Model):
             length_penalty=length_penalty,
             temperature=temperature,
             seed=seed,
+            num_samples=num_samples,
             all_beams=all_beams,
             end_threshold=end_threshold,
             first_id=first_code,

@@ -1,5 +1,6 @@
 """write: sequences, id by id, with an embedding and a decoder that caches."""
 
+import numpy as np
 import tensorflow as tf
 from keras import ops
 from numpy.typing import ArrayLike
@@ -23,6 +24,7 @@ def write(
     length_penalty: float = 0.6,
     temperature: float | None = None,
     seed: ArrayLike | None = None,
+    num_samples: int | None = None,
     all_beams: bool = False,
     end_threshold: float | None = None,
     first_id: int | tf.Tensor | None = None,
@@ -44,7 +46,10 @@ def write(
         length_penalty: Exponent of the length in the score of a hypothesis, as in
             `keras_vqem.decoding.beam_search`.
         temperature: Temperature of sampling. None searches instead.
-        seed: Seed of sampling, as in `keras_vqem.decoding.sample_search`.
+        seed: Seed of sampling: two integers, or two per row, as in
+            `keras_vqem.decoding.sample_search`. With `num_samples`, two integers.
+        num_samples: Number of sequences to draw for each row, independently. None
+            draws one, without an axis of its own.
         all_beams: Whether to return all hypotheses of a beam search instead of the
             best.
         end_threshold: Probability of the end above which a sequence ends, and below
@@ -53,24 +58,31 @@ def write(
             first id is not given. None for all rows.
 
     Returns:
-        int32 `[B, L]`. With `all_beams`, `[B, num_beams, L]`, best first.
+        int32 `[B, L]`. With `all_beams` and several beams, `[B, num_beams, L]`, best
+        first. With `num_samples`, `[B, num_samples, L]`, in no order.
     """
     rows = ops.shape(memory)[0]
     if temperature is not None and (num_beams > 1 or seed is None):
         raise ValueError(
             f"Sampling (temperature={temperature!r}) needs two integers as `seed` and "
-            f"num_beams=1, received seed={seed!r} and num_beams={num_beams!r}. Leave "
-            f"`temperature` out to search."
+            f"num_beams=1, received seed={seed!r} and num_beams={num_beams!r}. Pass "
+            f"num_beams=1, or leave `temperature` out to search."
         )
-    if num_beams > 1:
-        memory = ops.repeat(memory, num_beams, axis=0)
+    if num_samples is not None and temperature is None:
+        raise ValueError(
+            f"num_samples={num_samples!r} needs a `temperature`, received None. Pass "
+            f"temperature=1.0 to sample from the model's own distribution."
+        )
+    copies = num_beams if num_samples is None else num_samples
+    if copies > 1:
+        memory = ops.repeat(memory, copies, axis=0)
         if memory_mask is not None:
-            memory_mask = ops.repeat(memory_mask, num_beams, axis=0)
+            memory_mask = ops.repeat(memory_mask, copies, axis=0)
     memories = decoder.memories(memory)
 
     if first_id is not None:
         forced = ops.broadcast_to(ops.cast(first_id, "int32"), (rows,))
-        forced = ops.repeat(forced, num_beams, axis=0)[:, None]
+        forced = ops.repeat(forced, copies, axis=0)[:, None]
 
     def step(ids, caches, position):
         x = embedding(ids[:, None])
@@ -85,6 +97,10 @@ def write(
             logits = _decide_end(logits, end_id, end_threshold)
         return logits, caches
 
+    if num_samples is not None:
+        rows = rows * num_samples
+        if np.ndim(max_length):
+            max_length = ops.repeat(max_length, num_samples)
     search = (step, decoder.empty_caches(rows * num_beams), rows)
     limits = {
         "start_id": start_id,
@@ -94,9 +110,12 @@ def write(
         "max_length": max_length,
     }
     if temperature is not None:
-        return decoding.sample_search(
+        ids = decoding.sample_search(
             *search, temperature=temperature, seed=seed, **limits
         )
+        if num_samples is None:
+            return ids
+        return ops.reshape(ids, (rows // num_samples, num_samples, ops.shape(ids)[1]))
     if num_beams == 1:
         return decoding.greedy_search(*search, **limits)
     ids, _ = decoding.beam_search(

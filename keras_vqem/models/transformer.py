@@ -7,9 +7,11 @@ import tensorflow as tf
 from keras import ops
 from numpy.typing import ArrayLike
 
+from keras_vqem.checks import whole_number
 from keras_vqem.ids import EOS_ID, PAD_ID
 from keras_vqem.layers import TransformerDecoder
 from keras_vqem.models import stepwise
+from keras_vqem.models.choices import best_first, number_of_choices
 from keras_vqem.models.token_scores import mean_log_prob
 from keras_vqem.models.translator import (
     Translator,
@@ -130,8 +132,11 @@ class Transformer(Translator):
         length_penalty: float = 0.6,
         min_length: int = 0,
         max_length: int | tf.Tensor | None = None,
+        temperature: float | None = None,
+        seed: int = 0,
+        num_return_sequences: int | None = None,
     ) -> dict[str, tf.Tensor]:
-        """Translates ids, greedily or by beam search, with cached keys and values.
+        """Translates ids: greedily, by beam search or by sampling, with a cache.
 
         Pass options by keyword. An option that is not passed is taken from
         `generation_config`, and else has the default given here.
@@ -145,6 +150,14 @@ class Transformer(Translator):
             max_length: Maximum number of ids, the end included: an integer, or a
                 tensor `[B]` with one limit per row. None allows twice the length of
                 the source plus 10.
+            temperature: Divisor of the logits from which each id is drawn; it needs
+                `num_beams=1`. 1 samples from the model's own distribution, lower
+                values stay closer to its first choice. None searches instead.
+            seed: Integer on which the draws depend. The same seed gives the same
+                translations of the same `source_ids`.
+            num_return_sequences: Number of translations per sentence: the best of the
+                beam search, which must have as many beams, or independent samples.
+                None returns one translation without an axis for the number.
 
         Returns:
             A dict of tensors:
@@ -152,7 +165,15 @@ class Transformer(Translator):
             - `target_ids`: int32 `[B, L]`, with id 1 at the end of each row, unless
               it was cut, then padded with 0.
             - `scores`: `[B]`, mean log probability of the ids.
+
+            With `num_return_sequences`, `[B, num_return_sequences, L]` and
+            `[B, num_return_sequences]`, best first: beams in the order of the search,
+            so that the first is the translation of the search, and samples by score.
         """
+        number = number_of_choices(
+            num_return_sequences, num_beams, temperature, can_sample=True
+        )
+        samples = temperature is not None
         memory, mask = self.encode_source(source_ids)
         if max_length is None:
             max_length = 2 * ops.sum(ops.cast(mask, "int32"), axis=1) + 10
@@ -168,9 +189,24 @@ class Transformer(Translator):
             max_length=max_length,
             num_beams=num_beams,
             length_penalty=length_penalty,
+            temperature=temperature,
+            seed=(0, whole_number("seed", seed, 0)) if samples else None,
+            num_samples=number if samples else None,
+            all_beams=number is not None,
         )
-        # A graph that returns only the ids does not compute the scores.
-        return {"target_ids": ids, "scores": self.score(ids, memory, mask)}
+        # A graph that returns only the ids does not compute the scores, unless they
+        # decide on the order.
+        if number is None:
+            return {"target_ids": ids, "scores": self.score(ids, memory, mask)}
+        if len(ids.shape) == 2:  # Greedy search has no axis of beams.
+            ids = ids[:, None]
+        ids = ids[:, :number]
+        rows, length = ops.shape(memory)[0], ops.shape(ids)[2]
+        flat = ops.reshape(ids, (rows * number, length))
+        memory, mask = (ops.repeat(x, number, axis=0) for x in (memory, mask))
+        scores = ops.reshape(self.score(flat, memory, mask), (rows, number))
+        found = {"target_ids": ids, "scores": scores}
+        return best_first(found, number) if samples else found
 
     def score(
         self, target_ids: ArrayLike, memory: ArrayLike, memory_mask: ArrayLike | None

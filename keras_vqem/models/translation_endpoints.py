@@ -31,9 +31,11 @@ def of_translator(
     def serve(texts):
         source_ids = read(model.tokenizer, texts, max_tokens)
         found = model.generate(source_ids, **options)
-        translations = model.tokenizer.decode(found.pop("target_ids"))
+        translations = decoded(model.tokenizer, found.pop("target_ids"))
         # A text with nothing but its end symbol has no translation.
         empty = ops.sum(ops.cast(source_ids != PAD_ID, "int32"), axis=1) <= 1
+        if len(translations.shape) == 2:
+            empty = empty[:, None]
         return {"translations": tf.where(empty, "", translations), **found}
 
     def translate_ids(source_ids):
@@ -74,6 +76,15 @@ def of_codes(model: "LatentNMT", max_tokens: int, options: dict[str, Any]) -> En
         "encode": (encode, [SOURCES, TARGETS]),
         "decode": (decode, [SOURCES, CODES]),
     }
+
+
+def decoded(tokenizer: Any, ids: tf.Tensor) -> tf.Tensor:
+    """Returns strings `[B]` of ids `[B, L]`, or `[B, n]` of ids `[B, n, L]`."""
+    if len(ids.shape) == 2:
+        return tokenizer.decode(ids)
+    rows, number, length = ops.shape(ids)
+    texts = tokenizer.decode(ops.reshape(ids, (rows * number, length)))
+    return tf.reshape(texts, (rows, number))
 
 
 def read(tokenizer: Any, texts: tf.Tensor, max_tokens: int) -> tf.Tensor:

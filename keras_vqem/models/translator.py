@@ -21,6 +21,7 @@ from keras_vqem.layers import (
 )
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import translation_endpoints as endpoints
+from keras_vqem.models.choices import as_text
 from keras_vqem.models.schedules import WarmupInverseSquareRoot
 from keras_vqem.models.task_model import TaskModel
 from keras_vqem.models.token_scores import cross_entropy
@@ -247,10 +248,15 @@ class Translator(TaskModel):
                     f"{name!r} is a {type(value).__name__}. Pass it to each call "
                     f"instead."
                 )
+        if options.get("num_return_sequences") is not None:
+            raise ValueError(
+                "`generation_config` must not hold `num_return_sequences`, with which "
+                "`translate` returns lists. Pass it to each call instead."
+            )
         self._generation_config = dict(options)
 
     def translate_ids(self, source_ids: ArrayLike, **options: Any) -> tf.Tensor:
-        """Translates ids `[B, S]` to ids `[B, L]`, with the options of `generate`."""
+        """Returns the `target_ids` of `generate` alone, with the same options."""
         return self.generate(source_ids, **options)["target_ids"]
 
     def rescored(
@@ -289,7 +295,7 @@ class Translator(TaskModel):
 
         Returns:
             A `tf.function` from `source_ids` `[B, S]`, of any B and S, to ids
-            `[B, L]`.
+            `[B, L]`, or `[B, n, L]` with `num_return_sequences=n`.
         """
         return self._graph(self.translate_ids, options)
 
@@ -323,7 +329,7 @@ class Translator(TaskModel):
         batch_size: int = 64,
         return_scores: bool = False,
         **options: Any,
-    ) -> list[str] | tuple[list[str], list[float]]:
+    ) -> list | tuple[list, list]:
         """Translates strings.
 
         Args:
@@ -336,7 +342,8 @@ class Translator(TaskModel):
 
         Returns:
             A list of strings. With `return_scores`, a tuple of that list and a list of
-            floats, NaN for texts without words.
+            floats, NaN for texts without words. With `num_return_sequences=n`, each
+            text has a list of n strings, and of n floats, best first.
         """
         if batch_size < 1:
             raise ValueError(f"`batch_size` must be at least 1, received {batch_size}.")
@@ -355,7 +362,10 @@ class Translator(TaskModel):
             graph = self._graph(self.generate, options)
         else:
             graph = self.translation_graph(**options)
-        found, scores = [""] * len(texts), [float("nan")] * len(texts)
+        number = options.get("num_return_sequences")
+        shape = len(texts) if number is None else (len(texts), int(number))
+        found = np.full(shape, "", object).tolist()
+        scores = np.full(shape, np.nan).tolist()
         while len(order):
             # The longest text comes first; attention needs memory for its square.
             rows = batch_size * LONG**2 // max(lengths[order[0]], LONG) ** 2
@@ -363,13 +373,13 @@ class Translator(TaskModel):
             source_ids = tf.gather(rows_of_ids, places).to_tensor(PAD_ID)
             output = graph(source_ids)
             ids = output["target_ids"] if return_scores else output
-            for row, text in enumerate(self.tokenizer.decode(ids).numpy()):
-                place = places[row]
+            written = endpoints.decoded(self.tokenizer, ids).numpy().tolist()
+            for row, place in enumerate(places):
                 # A text with nothing but its end symbol has no translation.
                 if lengths[place] > 1:
-                    found[place] = text.decode("utf-8", errors="replace")
+                    found[place] = as_text(written[row])
                     if return_scores:
-                        scores[place] = float(output["scores"][row])
+                        scores[place] = output["scores"][row].numpy().tolist()
         return (found, scores) if return_scores else found
 
     # Export.
@@ -382,7 +392,8 @@ class Translator(TaskModel):
         Its signatures take any number of rows:
 
         - `serving_default`: from `texts`, strings `[B]`, to `translations`, strings
-          `[B]`, and all that `generate` returns except `target_ids`.
+          `[B]` or `[B, num_return_sequences]`, and all that `generate` returns except
+          `target_ids`.
         - `translate_ids`: from `source_ids` `[B, S]` to all that `generate` returns.
         - `encode`, of a `LatentNMT`: from `sources` and `targets`, strings `[B]`, to
           `codes`.

@@ -39,14 +39,15 @@ class Client(abc.ABC):
         self.signature, self.timeout = signature, timeout
         self._asked = model if version is None else f"{model}, version {version}"
 
-    def translate(self, texts: Sequence[str]) -> list[str]:
+    def translate(self, texts: Sequence[str]) -> list[str] | list[list[str]]:
         """Translates texts with one request.
 
         Args:
             texts: List of strings.
 
         Returns:
-            List of strings, one per text, in the same order.
+            List of strings, one per text, in the same order; of lists of strings, best
+            first, if the model was exported with `num_return_sequences`.
 
         Raises:
             ServerError: If the server cannot be reached, does not answer in time, or
@@ -153,7 +154,7 @@ class GrpcClient(Client):
         if "translations" not in outputs:
             raise self._refused(f"it answers with {sorted(outputs)}")
         found = tf.make_ndarray(outputs["translations"])
-        return [text.decode("utf-8", "replace") for text in found]
+        return [_text(row) for row in found.tolist()]
 
     def _explained(self, code, details):
         import grpc
@@ -225,3 +226,10 @@ class RestClient(Client):
         if code in (400, 412):
             return self._refused(details)
         return self._absent(f"HTTP {code}: {details}", "8501 is usual for REST")
+
+
+def _text(row):
+    """Bytes as a string, or a list of bytes as a list of strings."""
+    if isinstance(row, list):
+        return [_text(one) for one in row]
+    return row.decode("utf-8", "replace")

@@ -94,6 +94,35 @@ def test_options_of_decoding_reach_the_model(latent, capfd):
     assert found.out != rescored.out
 
 
+def test_several_translations_are_separated_by_tabs(capfd):
+    teacher = loading.load_translator(TEACHER)
+    ways = [
+        ("--num-beams 3", {"num_beams": 3}),
+        (
+            "--num-beams 1 --temperature 0.7 --seed 5",
+            {"num_beams": 1, "temperature": 0.7, "seed": 5},
+        ),
+    ]
+    for flags, options in ways:
+        flags = ["--model", TEACHER, "--num-return-sequences", "2", *flags.split()]
+        found = run(capfd, *flags, "--scores", f"{CAPTION} A dog runs.").out
+        fields = found.removesuffix("\n").split("\t")
+        texts, scores = teacher.translate(
+            [CAPTION, "A dog runs."],
+            return_scores=True,
+            num_return_sequences=2,
+            **options,
+        )
+        assert fields[1::2] == [" ".join(pair) for pair in zip(*texts, strict=True)]
+        lowest = [min(pair) for pair in zip(*scores, strict=True)]
+        assert list(map(float, fields[::2])) == pytest.approx(lowest, abs=1e-3)
+    # One line in, one line out.
+    flags = ["--model", TEACHER, "--num-return-sequences", "2", "--num-beams", "2"]
+    lines = run(capfd, *flags, "A dog runs.", " ", "A dog.").out.split("\n")
+    assert [line.count("\t") for line in lines] == [1, 0, 1, 0]
+    assert lines[0].split("\t")[0] == "Ein Hund rennt."
+
+
 def test_every_option_of_every_model_is_one_of_the_command():
     classes = (Transformer, LatentNMT, CTCTranslator)
     names = {name for model in classes for name in model.generate.options}
@@ -122,6 +151,10 @@ def test_mistakes_are_one_sentence(tmp_path, capsys):
         (["--rescorer", "nothing"], "There is no model nothing"),
         (["--num-beams", "0"], "--num-beams must be at least 1, received 0"),
         (["--num-beams", "9999"], "Use fewer beams"),
+        ([*teacher, "--seed", "-1"], "--seed must be at least 0, received -1"),
+        ([*teacher, "--temperature", "1"], "Pass num_beams=1"),
+        ([*teacher, "--num-return-sequences", "9"], "Pass num_beams=9"),
+        (["--num-return-sequences", "0"], "must be at least 1, received 0"),
         (["--model", "cifar10_em"], "is needed here"),
         (["--model", "nothing"], "There is no model nothing"),
     ]:

@@ -46,6 +46,20 @@ def test_numbers_are_shown_with_their_signatures():
     assert scores.chrf_signature.startswith("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|")
 
 
+def test_lower_case_beside_the_cased_score():
+    lower = [text.lower() for text in HYPOTHESES]
+    plain = score(HYPOTHESES, REFERENCES)
+    assert plain.bleu_lowercase is plain.bleu_lowercase_signature is None
+    scores = score(lower, REFERENCES, lowercase=True)
+    # By hand: what cased BLEU says if both sides are lower-cased.
+    expected = score(lower, [text.lower() for text in REFERENCES]).bleu
+    assert scores.bleu_lowercase == pytest.approx(expected)
+    assert scores.bleu == score(lower, REFERENCES).bleu < scores.bleu_lowercase
+    assert scores.bleu_lowercase_signature.startswith("nrefs:1|case:lc|eff:no|tok:13a|")
+    lines = str(scores).splitlines()
+    assert len(lines) == 3 and lines[1].endswith(scores.bleu_lowercase_signature)
+
+
 def test_what_cannot_be_scored_is_refused():
     with pytest.raises(ValueError, match="1 hypotheses and 2 references"):
         score(HYPOTHESES[:1], REFERENCES)

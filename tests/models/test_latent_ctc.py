@@ -89,6 +89,52 @@ def test_words_and_scores_come_from_the_codes(trained, rng):
     np.testing.assert_allclose(found["scores"], expected, rtol=1e-4)
 
 
+def test_several_translations_come_best_first(trained, rng):
+    source_ids = small.sentences(rng, 4, 7)
+    options = {"num_beams": 4, "max_codes": 3, "min_codes": 1}
+    best = trained.generate(source_ids, **options)
+    found = trained.generate(source_ids, num_return_sequences=3, **options)
+    codes, scores = found["codes"].numpy(), found["scores"].numpy()
+    assert found["target_ids"].shape[:2] == (4, 3) and scores.shape == (4, 3)
+    assert (np.diff(scores, axis=1) <= 0).all()
+    for name, value in best.items():
+        np.testing.assert_array_equal(found[name][:, 0], value)
+    for row in range(4):
+        assert len({tuple(c) for c in codes[row].tolist()}) == 3
+    # Each is what its codes write.
+    flat = codes.reshape(12, -1)
+    ids = trained.decode_ids(np.repeat(source_ids, 3, axis=0), flat).numpy()
+    kept = found["target_ids"].numpy().reshape(12, -1)
+    for one, other in zip(ids, kept, strict=True):
+        np.testing.assert_array_equal(one[one > 0], other[other > 0])
+    texts = trained.translate(["abc", "de"], num_return_sequences=2, num_beams=2)
+    assert [len(of_one) for of_one in texts] == [2, 2]
+    with pytest.raises(ValueError, match="Pass num_beams=3"):
+        trained.generate(source_ids, num_return_sequences=3)
+
+
+def test_codes_are_sampled_from_the_predictor(trained, rng):
+    """The first codes of many draws against the predictor's probabilities."""
+    source_ids = small.sentences(rng, 2, 5)
+    number = 3000
+    options = {"temperature": 0.7, "max_codes": 1, "min_codes": 1}
+    found = trained.generate(source_ids, num_return_sequences=number, seed=5, **options)
+    again = trained.generate(source_ids, num_return_sequences=5, seed=5, **options)
+    assert again["codes"].shape[:2] == (2, 5)
+    memory, mask = trained.encode_source(source_ids)
+    logits = trained.predictor(np.zeros((2, 0), "int32"), memory, memory_mask=mask)
+    logits = logits[:, 0, :16].numpy().astype("float64") / 0.7
+    p = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
+    for row in range(2):
+        counts = np.bincount(found["codes"][row, :, 0], minlength=16)[:16]
+        error = np.abs(counts / number - p[row])
+        assert (error < 5 * np.sqrt(p[row] * (1 - p[row]) / number) + 1e-3).all()
+    one = trained.generate(source_ids, seed=5, **options)
+    assert one["codes"].shape[0] == 2 and len(one["codes"].shape) == 2
+    with pytest.raises(ValueError, match="num_beams=1"):
+        trained.generate(source_ids, num_beams=2, **options)
+
+
 @pytest.mark.parametrize("beams", [1, 3])
 def test_a_first_code_is_given_per_row(trained, rng, beams):
     source_ids = small.sentences(rng, 4, 7)

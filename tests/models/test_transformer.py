@@ -27,8 +27,8 @@ def log_softmax(x):
     return x - np.log(np.exp(x).sum())
 
 
-def uncached_beam(model, source_ids, limit, num_beams, alpha):
-    """The best finished hypothesis, by a search that keeps nothing but prefixes."""
+def uncached_beams(model, source_ids, limit, num_beams, alpha):
+    """Finished hypotheses, best first, by a search that keeps nothing but prefixes."""
 
     def penalty(length):
         return ((5 + length) / 6) ** alpha
@@ -45,7 +45,7 @@ def uncached_beam(model, source_ids, limit, num_beams, alpha):
         live = [c for c in candidates if c[0][-1] != 1][:num_beams]
         if position == limit - 1 and len(ended) < num_beams:
             ended += [(p, t / penalty(len(p))) for p, t in live]
-    return max(ended, key=lambda c: c[1])[0]
+    return [prefix for prefix, _ in sorted(ended, key=lambda c: -c[1])]
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_beam_search_equals_the_uncached_model(model, rng):
     found = model.translate_ids(source_ids, num_beams=3, max_length=8).numpy()
     for row, source in zip(found, source_ids, strict=True):
         alone = source[source > 0][None]
-        assert strip(row) == uncached_beam(model, alone, 8, 3, 0.6)
+        assert strip(row) == uncached_beams(model, alone, 8, 3, 0.6)[0]
 
 
 def test_default_limit_is_twice_the_source_and_ten(model, rng):

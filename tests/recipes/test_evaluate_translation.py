@@ -23,7 +23,8 @@ def test_the_numbers_are_those_of_the_models(
     file = tmp_path / "out" / "table.json"
     command = ["--model", tiny.teacher, "--model", tiny.latent]
     command += ["--data", tiny.data.folder, "--json", file, "--rounds", 2]
-    evaluate.main([*map(str, command), "--num-beams", "1", "2", "--show", "2"])
+    command += ["--num-beams", 1, 2, "--show", 2, "--lowercase"]
+    evaluate.main([*map(str, command)])
     printed = capsys.readouterr().out
     result = json.loads(file.read_text())
     corpus = tiny.data.corpus("test")
@@ -36,7 +37,8 @@ def test_the_numbers_are_those_of_the_models(
     for name, entry in entries.items():
         model = models[name.split(",")[0]]
         found = model.translate(corpus.sources, num_beams=entry["num_beams"])
-        scores = translation_scores.score(found, corpus.targets)
+        scores = translation_scores.score(found, corpus.targets, lowercase=True)
+        assert entry["bleu_lowercase"] == pytest.approx(scores.bleu_lowercase)
         assert entry["bleu"] == pytest.approx(scores.bleu)
         assert entry["empty_share"] == translation_report.empty_share(found)
         assert entry["chrf"] == pytest.approx(scores.chrf)
@@ -60,7 +62,8 @@ def test_the_numbers_are_those_of_the_models(
     assert used["num_codes"] == 8 and 1 <= used["perplexity"] <= 8
     assert result["sentences"] == 8 and result["machine"]["cores"] >= 1
     assert result["versions"]["sacrebleu"] and result["samples"][0]["reference"]
-    assert "nrefs:1|case:mixed" in printed
+    assert "nrefs:1|case:mixed" in printed and "nrefs:1|case:lc" in printed
+    assert "| BLEU | BLEU, lower case | chrF |" in printed
 
 
 def test_wrong_arguments_are_explained(evaluate, tiny, capsys):
@@ -81,11 +84,12 @@ def test_wrong_arguments_are_explained(evaluate, tiny, capsys):
         assert words in capsys.readouterr().err
 
 
-def test_models_of_one_name_are_told_apart(evaluate, tmp_path):
+def test_models_of_one_name_are_told_apart(recipe, tmp_path):
+    names_of = recipe("compared_translators").names_of
     paths = []
     for folder in ("a", "b"):
         (tmp_path / folder / "run").mkdir(parents=True)
         paths.append(tmp_path / folder / "run" / "model.keras")
         paths[-1].write_text("")
-    assert evaluate.names_of(paths[:1]) == ["run"]
-    assert evaluate.names_of(paths) == list(map(str, paths))
+    assert names_of(paths[:1]) == ["run"]
+    assert names_of(paths) == list(map(str, paths))

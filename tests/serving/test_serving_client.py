@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from keras_vqem.text.lines import one_line
+from tests.models import small
 from tests.serving.conftest import TEXTS
+from tests.serving.minimal_server import MinimalServer
+from tests.serving.test_client import connect
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "serving_client.py"
 
@@ -40,6 +43,20 @@ def test_lines_of_a_file_or_arguments(
     assert capfdbinary.readouterr().out.decode().split("\n") == [*expected, ""]
     run(client, server, transport, "--batch-size", "3", "--", *lines)
     assert capfdbinary.readouterr().out.decode().split("\n") == [*expected, ""]
+
+
+def test_several_translations_per_text(client, transport, tmp_path, capfd):
+    model = small.exportable("Transformer")
+    options = {"num_beams": 2, "max_length": 4, "num_return_sequences": 2}
+    model.export(tmp_path / "choice" / "1", **options)
+    texts = ["five", "", "ten past two"]
+    with MinimalServer({"choice": tmp_path / "choice"}) as server:
+        found = connect(server, transport, model="choice").translate(texts)
+        address = server.address(transport)
+        client.main([f"--{transport}", address, "--model", "choice", *texts])
+    assert found == model.translate(texts, **options) and found[1] == ["", ""]
+    lines = capfd.readouterr().out.split("\n")
+    assert lines == [one_line("\t".join(found[0])), "", "\t".join(found[2]), ""]
 
 
 def test_a_line_of_standard_input_is_answered_at_once(client, server, model):
