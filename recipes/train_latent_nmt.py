@@ -86,6 +86,8 @@ def parse(arguments):
         0.0,
         "share of sentences decoded from predicted codes after the bypass",
     )
+    help = "weight of the latent predictor in the E step, after the bypass"
+    add_number(codes, "--prior-weight", 0.0, help)
     return parser.parse_args(arguments)
 
 
@@ -138,6 +140,7 @@ def main(arguments=None):
                 run, arguments, "bypass_steps", BYPASS_STEPS, most=steps // 3
             ),
             predicted_share=arguments.predicted_share,
+            prior_weight=arguments.prior_weight,
             **sizes(arguments),
         )
         if arguments.teacher:

@@ -12,6 +12,7 @@ from keras_vqem.layers import (
     SequenceCompressor,
     TransformerDecoder,
 )
+from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import code_sequences, latent_training
 from keras_vqem.models.latent_predictor import LatentPredictor
@@ -62,6 +63,13 @@ class LatentNMT(LatentTranslation):
             input is made of predicted codes instead of the true ones. Each code is
             predicted from the true codes before it. The decoder thus learns to cope
             with the predictor's mistakes.
+        prior_weight: Weight of the latent predictor in the E step of training. Codes
+            are then drawn from the posterior under the predictor's distribution
+            instead of a uniform one, so that they are codes that it can predict. The
+            weight rises from 0 to this value over `bypass_steps`. It needs a
+            bottleneck that takes `prior_logits`, such as `VQEMBottleneck`. The
+            predictor sees the nearest codes rather than the drawn ones before a code,
+            which is an approximation.
         styles: Dict from names to codes, for example `{"formal": 10}`: what a
             translation is like if that code comes first. None if no codes have names.
             `recipes/name_codes.py` finds such codes.
@@ -129,6 +137,7 @@ class LatentNMT(LatentTranslation):
         dropout: float = 0.1,
         bypass_steps: int = 1000,
         predicted_share: float = 0.0,
+        prior_weight: float = 0.0,
         styles: dict[str, int] | None = None,
         **kwargs: Any,
     ):
@@ -146,6 +155,12 @@ class LatentNMT(LatentTranslation):
                 f"LatentNMT needs codes, and {type(bottleneck).__name__} has none. "
                 f"Use a discrete bottleneck such as keras_vqem.layers.VQEMBottleneck."
             )
+        if prior_weight and not isinstance(bottleneck, CodebookBottleneck):
+            raise ValueError(
+                f"prior_weight={prior_weight} needs a bottleneck with a codebook, such "
+                f"as VQEMBottleneck, received {type(bottleneck).__name__}. Leave "
+                f"`prior_weight` out."
+            )
         self.bottleneck = bottleneck
         self.num_compress_steps = num_compress_steps
         self.attend_source = attend_source
@@ -153,6 +168,7 @@ class LatentNMT(LatentTranslation):
         self.num_predictor_layers = num_predictor_layers
         self.bypass_steps = bypass_steps
         self.predicted_share = predicted_share
+        self.prior_weight = prior_weight
         self.styles = styles
         policy = self.dtype_policy
         self.compressor = SequenceCompressor(
@@ -232,7 +248,12 @@ class LatentNMT(LatentTranslation):
         vectors, mask = latent_training.compress(
             self, target_ids, memory, memory_mask, training
         )
-        found = self.bottleneck(vectors, mask=mask, training=training)
+        prior = {}
+        if training and self.prior_weight:
+            prior["prior_logits"] = latent_training.prior_logits(
+                self, vectors, memory, memory_mask
+            )
+        found = self.bottleneck(vectors, mask=mask, training=training, **prior)
         codes = code_sequences.flatten_groups(found["codes"])
         code_logits = self.predictor(
             codes, memory, memory_mask=memory_mask, training=training
@@ -276,6 +297,7 @@ class LatentNMT(LatentTranslation):
             "num_predictor_layers": self.num_predictor_layers,
             "bypass_steps": self.bypass_steps,
             "predicted_share": self.predicted_share,
+            "prior_weight": self.prior_weight,
             "styles": self.styles,
         }
 

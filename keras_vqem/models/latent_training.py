@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_vqem.ids import PAD_ID
+from keras_vqem.models import code_sequences
 
 if TYPE_CHECKING:
     from keras_vqem.models.latent_nmt import LatentNMT
@@ -43,6 +44,37 @@ def compress(
         training=training,
     )
     return x, mask[:, ::block]
+
+
+def prior_logits(
+    model: "LatentNMT",
+    vectors: tf.Tensor,
+    memory: tf.Tensor,
+    memory_mask: tf.Tensor,
+) -> tf.Tensor:
+    """Computes the prior of the E step: what the predictor says after nearest codes.
+
+    Args:
+        model: A `LatentNMT` with a `prior_weight`.
+        vectors: Vectors `[B, positions, D]` of the compressor.
+        memory: Source states `[B, S, D]`.
+        memory_mask: Booleans `[B, S]`, False for padding.
+
+    Returns:
+        Weighted log probabilities `[B, positions, K]`, or `[B, positions, G, K]` with
+        `G` groups, without a gradient.
+    """
+    nearest = model.bottleneck.encode(vectors)
+    codes = code_sequences.flatten_groups(nearest)
+    logits = model.predictor(codes, memory, memory_mask=memory_mask, training=False)
+    logits = ops.cast(logits[:, :-1, : model.predictor.end_code], "float32")
+    weight = model.prior_weight
+    if model.bypass_steps:
+        step = ops.cast(model.steps, "float32")
+        weight = weight * ops.minimum(step / model.bypass_steps, 1.0)
+    found = weight * tf.nn.log_softmax(logits)
+    shape = (*ops.shape(nearest), model.predictor.end_code)
+    return ops.stop_gradient(ops.reshape(found, shape))
 
 
 def mix(

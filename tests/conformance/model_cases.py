@@ -110,6 +110,7 @@ def latent_nmt(**settings):
         "num_predictor_layers": 1,
         "bypass_steps": 3,
         "predicted_share": 0.5,
+        "prior_weight": 0.5,
         "styles": {"formal": 3},
     }
     return models.LatentNMT(

@@ -231,3 +231,35 @@ def test_it_survives_saving(trained, rng, tmp_path):
         np.testing.assert_array_equal(
             value, again.generate(source_ids, max_codes=3)[name]
         )
+
+
+@pytest.mark.parametrize("groups", [None, 2])
+def test_the_e_step_follows_the_predictor(rng, groups):
+    """With a heavy prior, hard codes are those that the predictor names."""
+    bottleneck = layers.VQEMBottleneck(16, groups=groups, seed=1)
+    model = small.latent_nmt(bottleneck, prior_weight=1e6)
+    model.compile(run_eagerly=True)
+    inputs = small.batch(rng)
+    model(inputs, training=True)  # Places the codebook.
+    small.sharpen(model, np.random.default_rng(0))
+    memory, mask = model.encode_source(inputs["source_ids"])
+    nearest = model(inputs)["codes"]
+    logits = model.predictor(nearest, memory, memory_mask=mask)[:, :-1, :16]
+    expected = np.argmax(logits, axis=-1)
+    assert (expected != nearest.numpy()).any()
+    found = model(inputs, training=True)
+    there = found["code_mask"].numpy()
+    np.testing.assert_array_equal(found["codes"].numpy()[there], expected[there])
+    # Only in training, and only once the bypass is over.
+    np.testing.assert_array_equal(model(inputs)["codes"].shape, nearest.shape)
+    early = small.latent_nmt(bottleneck, prior_weight=1e6, bypass_steps=100)
+    early.set_weights(model.get_weights())
+    early.steps.assign(0)
+    plain = early(inputs)["codes"].numpy()
+    codes = early(inputs, training=True)["codes"].numpy()
+    np.testing.assert_array_equal(codes[there], plain[there])
+
+
+def test_a_prior_needs_a_codebook():
+    with pytest.raises(ValueError, match="Leave `prior_weight` out"):
+        small.latent_nmt(layers.GumbelSoftmaxBottleneck(16), prior_weight=1.0)
