@@ -7,6 +7,7 @@ much the decoder gets from the source alone.
 """
 
 import dataclasses
+import functools
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -18,7 +19,7 @@ from keras_vqem.ids import PAD_ID
 from keras_vqem.layers.bottlenecks.code_metrics import perplexity
 from keras_vqem.models import LatentNMT
 
-# Two graphs per model, kept so that validation does not trace again every epoch.
+# Graphs per model, kept so that validation does not trace again every epoch.
 _graphs = weakref.WeakKeyDictionary()
 
 
@@ -73,6 +74,8 @@ def reconstruct(
     batch_size: int = 128,
 ) -> list[str]:
     """Writes translations from given codes instead of predicted ones.
+
+    Options of `decode_ids` are taken from the model's `generation_config`.
 
     Args:
         model: A `keras_vqem.models.LatentNMT`.
@@ -164,25 +167,23 @@ def groups_of(model: LatentNMT) -> int:
 
 def _functions(model: LatentNMT) -> tuple:
     """Returns `encode_ids` and `decode_ids` as graphs."""
-    if model not in _graphs:
+    config = model.generation_config
+    options = {n: config[n] for n in ("blank_bias", "drop_repeats") if n in config}
+    graphs = _graphs.setdefault(model, {})
+    key = tuple(sorted(options.items()))
+    if key not in graphs:
         # A strong reference from the value would keep the key alive forever.
         self = weakref.ref(model)
-        spec = tf.TensorSpec([None, None], tf.int32)
-        _graphs[model] = (
-            tf.function(
-                lambda source_ids, target_ids: self().encode_ids(
-                    source_ids, target_ids
-                ),
-                input_signature=[spec, spec],
-                autograph=False,
-            ),
-            tf.function(
-                lambda source_ids, codes: self().decode_ids(source_ids, codes),
-                input_signature=[spec, spec],
-                autograph=False,
-            ),
+        graph = functools.partial(
+            tf.function,
+            input_signature=2 * [tf.TensorSpec([None, None], tf.int32)],
+            autograph=False,
         )
-    return _graphs[model]
+        graphs[key] = (
+            graph(lambda *ids: self().encode_ids(*ids)),
+            graph(lambda *given: self().decode_ids(*given, **options)),
+        )
+    return graphs[key]
 
 
 def _batches(model, sources, targets, batch_size) -> Iterator[tuple]:
