@@ -241,7 +241,7 @@ def table(entries: Sequence[dict]) -> str:
     lowercase = "bleu_lowercase" in entries[0]
     columns = ["", "parameters", "training minutes", "BLEU"]
     columns += ["BLEU, lower case"] if lowercase else []
-    columns += ["chrF"]
+    columns += ["brevity penalty", "chrF"]
     for size in sizes:
         columns += [f"batch {size}: median ms", "p95 ms"]
         columns += [f"times as fast as {name}" for name in baselines[size]]
@@ -252,7 +252,7 @@ def table(entries: Sequence[dict]) -> str:
         row += ["" if seconds is None else f"{seconds / 60:.0f}"]
         row += [f"{entry['bleu']:.2f}"]
         row += [f"{entry['bleu_lowercase']:.2f}"] if lowercase else []
-        row += [f"{entry['chrf']:.2f}"]
+        row += [f"{entry['brevity_penalty']:.3f}", f"{entry['chrf']:.2f}"]
         for size, times in entry["latency"].items():
             row += [f"{times['median_ms']:.1f}", f"{times['p95_ms']:.1f}"]
             ratios = (times["speedup"].get(name) for name in baselines[size])

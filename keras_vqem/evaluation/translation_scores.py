@@ -16,6 +16,8 @@ class TranslationScores:
     Attributes:
         bleu: BLEU, from 0 to 100.
         bleu_signature: sacrebleu's signature of BLEU.
+        brevity_penalty: Factor of BLEU for translations that are shorter than the
+            references, from 0 to 1.
         chrf: chrF, from 0 to 100.
         chrf_signature: sacrebleu's signature of chrF.
         bleu_lowercase: BLEU of lower-cased text, or None if it was not asked for.
@@ -24,6 +26,7 @@ class TranslationScores:
 
     bleu: float
     bleu_signature: str
+    brevity_penalty: float
     chrf: float
     chrf_signature: str
     bleu_lowercase: float | None = None
@@ -74,8 +77,11 @@ def score(
         metrics["bleu_lowercase"] = BLEU(lowercase=True)
     found = {}
     for name, metric in metrics.items():
-        found[name] = metric.corpus_score(list(hypotheses), [list(references)]).score
+        result = metric.corpus_score(list(hypotheses), [list(references)])
+        found[name] = result.score
         found[f"{name}_signature"] = str(metric.get_signature())
+        if name == "bleu":
+            found["brevity_penalty"] = result.bp
     return TranslationScores(**found)
 
 

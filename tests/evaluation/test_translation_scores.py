@@ -24,10 +24,10 @@ def test_bleu_by_hand():
 
 def test_a_short_translation_pays_the_brevity_penalty():
     # All 5 tokens right of 8.
-    found = score(
-        ["Am dritten Mai um halb"], ["Am dritten Mai um halb drei früh."]
-    ).bleu
-    assert found == pytest.approx(100 * math.exp(1 - 8 / 5))
+    found = score(["Am dritten Mai um halb"], ["Am dritten Mai um halb drei früh."])
+    assert found.bleu == pytest.approx(100 * math.exp(1 - 8 / 5))
+    assert found.brevity_penalty == pytest.approx(math.exp(1 - 8 / 5))
+    assert score(HYPOTHESES, REFERENCES).brevity_penalty == 1
 
 
 def test_right_is_100_and_case_matters():
