@@ -42,6 +42,7 @@ def test_the_numbers_are_those_of_the_models(
         assert entry["bleu"] == pytest.approx(scores.bleu)
         assert entry["empty_share"] == translation_report.empty_share(found)
         assert entry["chrf"] == pytest.approx(scores.chrf)
+        assert entry["brevity_penalty"] == pytest.approx(scores.brevity_penalty)
         assert entry["bleu_signature"] == scores.bleu_signature
         assert entry["parameters"] == sum(w.numpy().size for w in model.weights)
         assert result["samples"][1][name] == found[4]
@@ -63,7 +64,7 @@ def test_the_numbers_are_those_of_the_models(
     assert result["sentences"] == 8 and result["machine"]["cores"] >= 1
     assert result["versions"]["sacrebleu"] and result["samples"][0]["reference"]
     assert "nrefs:1|case:mixed" in printed and "nrefs:1|case:lc" in printed
-    assert "| BLEU | BLEU, lower case | chrF |" in printed
+    assert "| BLEU | BLEU, lower case | brevity penalty | chrF |" in printed
 
 
 def test_wrong_arguments_are_explained(evaluate, tiny, capsys):
