@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras import ops
 
 from keras_vqem.replicas import ReplicaSeedGenerator
 
@@ -12,12 +13,14 @@ from keras_vqem.replicas import ReplicaSeedGenerator
 class ReplicaDropout(keras.layers.Layer):
     """Dropout that drops different units on each replica of `tf.distribute`.
 
-    Otherwise the same as `keras.layers.Dropout`, which drops the same units on every
-    replica. During training, it sets a random part of the inputs to 0 and multiplies
-    the rest by `1 / (1 - rate)`.
+    `keras.layers.Dropout` drops the same units on every replica. During training, this
+    layer sets a random part of the inputs to 0 and multiplies the rest by
+    `1 / (1 - rate)`. One random byte decides on each unit, which on a CPU takes a
+    third of the time of a random float.
 
     Args:
-        rate: Fraction of the inputs to drop, at least 0 and below 1.
+        rate: Fraction of the inputs to drop, at least 0 and below 1, in steps of
+            1 / 256. Another value is rounded, though not to 0 or 1.
         seed: Integer seed of the noise. None draws one at random.
         **kwargs: Other arguments of `keras.layers.Layer`.
 
@@ -46,12 +49,24 @@ class ReplicaDropout(keras.layers.Layer):
         self.seed = seed
         self.supports_masking = True
         self.seed_generator = ReplicaSeedGenerator(seed) if rate else None
+        self._dropped_bytes = min(max(round(rate * 256), 1), 255)
         self.built = True
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         if not training or not self.rate:
             return inputs
-        return keras.random.dropout(inputs, self.rate, seed=self.seed_generator)
+        shape, count = tf.shape(inputs), tf.size(inputs)
+        words = tf.random.stateless_uniform(
+            [(count + 3) // 4],
+            ops.cast(self.seed_generator.next(), "int32"),
+            minval=None,
+            maxval=None,
+            dtype=tf.uint32,
+        )
+        noise = tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:count]
+        keep = tf.reshape(noise >= self._dropped_bytes, shape)
+        scale = ops.cast(256 / (256 - self._dropped_bytes), inputs.dtype)
+        return tf.where(keep, inputs * scale, ops.zeros_like(inputs))
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rate": self.rate, "seed": self.seed}
