@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_vqem.evaluation import codes, latency, translation_scores
+from keras_vqem.evaluation.markdown import markdown_table
 from keras_vqem.ids import PAD_ID
 from keras_vqem.models import CTCTranslator, LatentNMT, Transformer
 from keras_vqem.text import ParallelCorpus
@@ -245,7 +246,7 @@ def table(entries: Sequence[dict]) -> str:
             ratios = (times["speedup"].get(name) for name in baselines[size])
             row += ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
         rows.append(row)
-    parts = [_markdown(columns, rows)]
+    parts = [markdown_table(columns, rows)]
     parts += [
         f"{entry['name']} wrote nothing for {entry['empty_share']:.0%} of the "
         f"sentences, so its times are not those of translations: no speed ratio."
@@ -269,14 +270,9 @@ def table(entries: Sequence[dict]) -> str:
     if rows:
         names = ["", "codebook", "used", "perplexity", "codes per sentence"]
         names += ["BLEU, codes of references", "predicted codes", "random codes"]
-        parts.append(_markdown(names, rows))
+        parts.append(markdown_table(names, rows))
     return "\n\n".join(parts)
 
 
 def _speedup(entry, size):
     return entry["latency"][size]["speedup"]
-
-
-def _markdown(names, rows):
-    lines = [names, ["---"] + ["---:"] * (len(names) - 1), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
