@@ -8,8 +8,7 @@ references.
 
 import dataclasses
 
-from keras_vqem.evaluation import address, codes
-from keras_vqem.evaluation.code_effects import formed
+from keras_vqem.evaluation import address, code_effects, codes
 from keras_vqem.evaluation.markdown import markdown_table
 from keras_vqem.evaluation.translation_scores import bleu
 from keras_vqem.models import LatentNMT
@@ -117,7 +116,8 @@ def share(control: Control, style: str) -> float | None:
         has a form.
     """
     forms = control.forms[style]
-    return forms[address.STYLES[style]] / formed(forms) if formed(forms) else None
+    number = code_effects.formed(forms)
+    return forms[address.STYLES[style]] / number if number else None
 
 
 def table(control: Control) -> str:
@@ -145,3 +145,55 @@ def table(control: Control) -> str:
         for name, (whole, part) in control.bleu.items()
     ]
     return "\n\n".join([*parts, markdown_table(columns, rows)])
+
+
+def report(
+    effects: code_effects.CodeEffects,
+    names: dict[str, int],
+    split: str,
+    control: Control | None = None,
+    test: str | None = None,
+) -> str:
+    """Writes what codes do, and how well styles work, as a page of Markdown.
+
+    Args:
+        effects: Effects of first codes.
+        names: Dict from names to codes, as `code_effects.name_codes` returns it.
+        split: Name of the split that the effects were measured on.
+        control: Measures of the styles, or None if they were not measured.
+        test: Name of the split that the styles were measured on.
+
+    Returns:
+        The text, with one heading, the title.
+    """
+    said = ", ".join(
+        f"`{name}` is code {code}"
+        + (f" ({address.STYLES[name]})" if name in address.STYLES else "")
+        for name, code in names.items()
+    )
+    lines = [
+        "# What codes do",
+        "",
+        f"{effects.sentences:,} sentences of {split} were translated with each of "
+        f"{len(effects.codes)} codes in the first place; the predictor went on from "
+        f"there. Unchanged, first word and order are compared with predicted codes. "
+        f"Forms of address are counted for the {effects.addressed:,} sentences that "
+        f"address the reader. Typical words come up more than with other codes: count "
+        f"with this code, and mean count with another.",
+        "",
+        code_effects.table(effects, names),
+        "",
+        f"Styles: {said}." if said else "No code stands clearly for a form of address.",
+        "",
+    ]
+    if control is not None:
+        lines += [
+            f"Measured on {control.sentences:,} sentences of {test}, of which "
+            f"{control.addressed:,} address the reader. The share in the form asked "
+            f"for is that among translations that have a form. {control.styled:,} "
+            f"references have the form of a style.",
+            "",
+            table(control),
+            "",
+        ]
+    return "\n".join(lines)
