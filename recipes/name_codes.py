@@ -17,6 +17,7 @@ onto the model card, and as codes.json.
 """
 
 import dataclasses
+import sys
 from pathlib import Path
 
 from arguments import add_number, make_parser, user_errors
@@ -69,6 +70,8 @@ def main(arguments=None):
     val = data.corpus(options.split)
     test = data.corpus(options.test) if options.test else None
 
+    words = f"translating {len(val)} sentences of {options.split} with each code"
+    print(words, file=sys.stderr, flush=True)
     effects = code_effects.measure(
         model,
         val,

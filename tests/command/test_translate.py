@@ -94,7 +94,7 @@ def test_options_of_decoding_reach_the_model(latent, capfd):
     assert found.out != rescored.out
 
 
-def test_a_style_or_a_first_code(tmp_path, capfd, capsys):
+def test_a_style_or_a_first_code(tmp_path, capfd):
     model = exportable("LatentNMT")
     model.styles = {"formal": 3, "informal": 5}
     model.save_to_preset(tmp_path / "latent")
@@ -112,7 +112,7 @@ def test_a_style_or_a_first_code(tmp_path, capfd, capsys):
         (["--first-code", "-1"], "--first-code must be at least 0"),
         (["--style", "formal", "--first-code", "1"], "Pass one of them"),
     ]:
-        assert words in failed(["translate", *arguments, *more], capsys)
+        assert words in failed(["translate", *arguments, *more], capfd)
     stored = {"style": "formal"}
     model.generation_config = stored
     assert decoding.chosen({"first_code": 5}, model) == {"style": None, "first_code": 5}
