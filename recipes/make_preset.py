@@ -10,8 +10,8 @@
 The first command writes weights, config and vocabulary, with --half in half precision.
 For an image autoencoder, --prior RUN adds its prior. The second command measures the
 preset itself, with its rounded weights. The third writes the model card: task and data,
-training, the figures of the evaluations, stored decoding options, and notes (terms of
-the data, limits).
+training, the figures of the evaluations, stored decoding options, what name_codes.py
+found out about the codes of the run, and notes (terms of the data, limits).
 """
 
 import json
@@ -53,7 +53,7 @@ def main(arguments=None):
     if options.run:
         model = load_with_prior(options.run, options.prior)
         training = model_card.training_record(model, options.run, options.prior)
-        about = {"training": training}
+        about = {"training": training, **model_card.codes_record(options.run)}
         model.save_to_preset(options.output, half=options.half, about=about)
         print(f"{options.output}: {model.count_params():,} parameters")
         return

@@ -23,6 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--length-penalty", type=float, metavar="X", help=help)
     add("--min-codes", **number, help="minimum number of codes (LatentNMT)")
     add("--max-codes", **number, help="maximum number of codes (LatentNMT)")
+    help = "style of the translation, a name of its first code (LatentNMT)"
+    add("--style", metavar="NAME", help=help)
+    help = "code that comes first, instead of a style (LatentNMT)"
+    add("--first-code", **number, help=help)
+    help = "probability of the end above which codes end (LatentNMT)"
+    add("--end-threshold", type=float, metavar="P", help=help)
     help = "add to the logit of the blank; below 0: longer (CTCTranslator)"
     add("--blank-bias", type=float, metavar="X", help=help)
     help = "add to the log probability of beams per token (CTCTranslator)"
@@ -47,6 +53,7 @@ SMALLEST = {
     "num_beams": 1,
     "min_codes": 0,
     "max_codes": 1,
+    "first_code": 0,
     "min_length": 0,
     "max_length": 1,
     "top_k": 1,
@@ -57,10 +64,12 @@ NAMES = (
     *SMALLEST,
     "blank_bias",
     "drop_repeats",
+    "end_threshold",
     "length_bonus",
     "length_penalty",
     "rescorer",
     "temperature",
+    "style",
 )
 
 
@@ -97,7 +106,7 @@ def chosen(options: dict[str, Any], model: "keras.Model") -> dict[str, Any]:
         A dict of options of `model.generate`.
 
     Raises:
-        ValueError: If the model does not have an option.
+        ValueError: If the model does not have an option, or not as many codes.
     """
     from keras_vqem.models.translator import Translator
 
@@ -109,6 +118,15 @@ def chosen(options: dict[str, Any], model: "keras.Model") -> dict[str, Any]:
                 f"{_flag(name)} is not an option of {type(model).__name__}. Its "
                 f"decoding options are: {theirs}."
             )
+    code = options.get("first_code")
+    if code is not None and code >= model.bottleneck.num_codes:
+        raise ValueError(
+            f"--first-code must be below {model.bottleneck.num_codes}, the number of "
+            f"codes of this model, received {code}."
+        )
+    # The one that is given replaces the other if the model stores that.
+    if ("style" in options) != (code is not None):
+        options = {"style": None, "first_code": None, **options}
     if "rescorer" in options:
         from keras_vqem.models import Transformer, loading
 

@@ -34,12 +34,21 @@ class Sentences:
         self.num_codes = latent.bottleneck.num_codes
         # The model itself writes at most this many codes for the longest text.
         self.max_codes = latent.max_codes_for(MAX_TOKENS)
-        drop_repeats = latent.generation_config.get("drop_repeats", False)
+        self.styles = latent.styles
+        stored = latent.generation_config
+        drop_repeats = stored.get("drop_repeats", False)
+        # The first code if no style is chosen, -1 if it is predicted.
+        self._usual = self.styles.get(stored.get("style"), stored.get("first_code"))
+        self._usual = -1 if self._usual is None else self._usual
         ids = tf.TensorSpec([None, None], "int32")
         self._teacher_graph = teacher.translation_graph()
         # Returning the codes as well takes no extra work.
         self._latent_graph = tf.function(
-            latent.generate, input_signature=[ids], autograph=False
+            lambda source_ids, first_codes: latent.generate(
+                source_ids, style=None, first_code=first_codes
+            ),
+            input_signature=[ids, tf.TensorSpec([None], "int32")],
+            autograph=False,
         )
         # Texts are decoded like translations. Pieces keep repeats, so that each code
         # has its own tokens.
@@ -57,25 +66,30 @@ class Sentences:
         return {
             "num_codes": self.num_codes,
             "tokens_per_code": 2**self.latent.num_compress_steps,
+            "styles": list(self.styles),
         }
 
-    def translate(self, text: str) -> dict[str, Any]:
+    def translate(self, text: str, style: str | None = None) -> dict[str, Any]:
         """Returns both translations with their times, and the codes per sentence.
 
-        The speedup is left out if there are reasons to doubt the translation.
+        The speedup is left out if there are reasons to doubt the translation. Of a
+        model that has styles, there is also one translation per style.
         """
         sentences = split_sentences(text)
         teacher_ids = self._ids(self.teacher, sentences)
         latent_ids = self._ids(self.latent, sentences)
+        code = self._usual if style is None else self.styles[style]
+        first = tf.fill([len(sentences)], code)
+        latent = functools.partial(self._latent_graph, latent_ids, first)
         times = latency.measure(
             {
                 "teacher": lambda: self._teacher_graph(teacher_ids).numpy(),
-                "latent": lambda: self._latent_graph(latent_ids)["target_ids"].numpy(),
+                "latent": lambda: latent()["target_ids"].numpy(),
             },
             rounds=ROUNDS,
             warmup=1,
         )
-        found = self._latent_graph(latent_ids)
+        found = latent()
         texts = {
             "teacher": _written(self.teacher, self._teacher_graph(teacher_ids)),
             "latent": _written(self.latent, found["target_ids"]),
@@ -103,10 +117,33 @@ class Sentences:
                     sentences, texts["latent"], rows, strict=True
                 )
             ],
+            "styles": self._in_styles(latent_ids),
             "speedup": None if warnings else teacher_ms / latent_ms,
             "warnings": warnings,
             "rounds": ROUNDS,
         }
+
+    def _in_styles(self, ids):
+        """Returns one translation per style, of all sentences together."""
+        if not self.styles:
+            return []
+        rows, number = ids.shape[0], len(self.styles)
+        codes = tf.repeat(tf.constant(list(self.styles.values())), rows)
+        found = self._latent_graph(tf.tile(ids, [number, 1]), codes)["target_ids"]
+        texts = _written(self.latent, found)
+        return [
+            {"name": name, "text": answers.joined(texts[k * rows : (k + 1) * rows])}
+            for k, name in enumerate(self.styles)
+        ]
+
+    def checked_style(self, style: Any) -> str | None:
+        """Returns the style of a request, None if it has none, or raises `Refused`."""
+        if style is None or style == "":
+            return None
+        if not isinstance(style, str) or style not in self.styles:
+            known = ", ".join(self.styles) or "no styles"
+            raise Refused(f"`style` is {said(style)}, but the model has {known}.")
+        return style
 
     def checked(self, codes: Any) -> list[int]:
         """Returns the codes of a request, or raises `Refused`."""

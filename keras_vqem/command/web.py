@@ -126,9 +126,10 @@ def create_app(
 
     @app.post("/api/translate")
     def translate():
-        text = _text(_fields())
+        fields = _fields()
+        text, style = _text(fields), sentences.checked_style(fields.get("style"))
         with lock:
-            return sentences.translate(text)
+            return sentences.translate(text, style)
 
     @app.post("/api/decode")
     def decode():

@@ -6,6 +6,7 @@ from typing import Any
 
 from keras_vqem.checks import whole_number
 from keras_vqem.evaluation import diversity, translation_report, translation_scores
+from keras_vqem.evaluation.markdown import markdown_table
 from keras_vqem.models.translator import Translator
 from keras_vqem.text import ParallelCorpus
 
@@ -141,4 +142,4 @@ def table(entries: Sequence[dict]) -> str:
         ]
         for entry in entries
     ]
-    return translation_report.markdown(columns, rows)
+    return markdown_table(columns, rows)

@@ -108,6 +108,58 @@ def reconstruct(
     return found
 
 
+def translate(
+    model: LatentNMT,
+    sources: Sequence[str],
+    first_codes: Sequence[int],
+    batch_size: int = 128,
+) -> list[str]:
+    """Translates sentences, each with a first code of its own.
+
+    The predictor goes on from the first code. All other options are those that the
+    model stores.
+
+    Args:
+        model: A `keras_vqem.models.LatentNMT`.
+        sources: List of strings, the sentences to translate.
+        first_codes: List of integers, one per sentence: the code that comes first, or
+            -1 if it is predicted.
+        batch_size: Number of sentences per batch.
+
+    Returns:
+        List of strings, in the order given.
+    """
+    num_codes, first_codes = model.bottleneck.num_codes, np.asarray(first_codes, int)
+    if len(sources) != len(first_codes):
+        raise ValueError(
+            f"There are {len(sources)} sources but {len(first_codes)} first codes. "
+            f"Pass one per sentence, -1 where it is predicted."
+        )
+    if len(sources) and not -1 <= first_codes.min() <= first_codes.max() < num_codes:
+        raise ValueError(
+            f"First codes must be from 0 to {num_codes - 1}, or -1 for predicted ones, "
+            f"received {first_codes.min()} to {first_codes.max()}."
+        )
+    # A stored style would be a second first code.
+    graph = tf.function(
+        lambda source_ids, codes: model.translate_ids(
+            source_ids, style=None, first_code=codes
+        ),
+        input_signature=[
+            tf.TensorSpec([None, None], tf.int32),
+            tf.TensorSpec([None], tf.int32),
+        ],
+        autograph=False,
+    )
+    found = [None] * len(sources)
+    for places, source_ids, _ in _batches(model, sources, sources, batch_size):
+        ids = graph(source_ids, first_codes[places].astype("int32"))
+        texts = model.tokenizer.decode(ids).numpy()
+        for place, text in zip(places, texts, strict=True):
+            found[place] = text.decode("utf-8", errors="replace")
+    return found
+
+
 def count(codes: np.ndarray, num_codes: int) -> np.ndarray:
     """Counts the codes of each group.
 

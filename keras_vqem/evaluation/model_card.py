@@ -51,6 +51,20 @@ def training_record(
     return record
 
 
+def codes_record(run: str | os.PathLike) -> dict[str, str]:
+    """Returns what is known about the codes of a run, for its preset.
+
+    Args:
+        run: Folder of the run.
+
+    Returns:
+        Dict with `codes`, the text of `codes.md`, which `recipes/name_codes.py`
+        writes. Empty if there is none.
+    """
+    path = pathlib.Path(run) / "codes.md"
+    return {"codes": path.read_text(encoding="utf-8")} if path.is_file() else {}
+
+
 def training_seconds(run: str | os.PathLike) -> float | None:
     """Returns the duration of a run in seconds, or None if it has no metrics."""
     lines = read_json_lines(pathlib.Path(run) / "metrics.jsonl")
@@ -141,7 +155,8 @@ def card_text(
 
     Args:
         name: Name of the preset.
-        about: Dict with `task`, `data`, `training` and `metrics`.
+        about: Dict with `task`, `data`, `training` and `metrics`, and `codes`, as
+            `codes_record` returns it, if what codes do was measured.
         evaluations: Evaluations that the metrics come from.
         notes: Markdown to append: terms of the data, limits.
         decoding: Sentence about the stored decoding options of a translator.
@@ -165,22 +180,26 @@ def card_text(
     )
     lines += [f"Measured on {'; '.join(amounts)}.", ""]
     lines += ["## Decoding", "", decoding, ""] if decoding else []
+    # Its title becomes a heading below that of the card.
+    lines += [f"#{about['codes'].strip()}", ""] if about.get("codes") else []
     return "\n".join([*lines, notes.strip(), ""])
 
 
 def _stored_decoding(model):
-    """Returns a sentence about the decoding options in the config of a translator."""
-    options = model.get("generation_config") or {}
-    if not options:
-        return ""
-    words = ", ".join(f"`{key}={value!r}`" for key, value in options.items())
-    text = f"Unless a call passes others, the model decodes with {words}."
-    if model.get("low_score") is not None:
-        text += (
-            f" Scores below {model['low_score']} count as low: the command and the "
+    """Returns sentences about decoding options and styles in a translator's config."""
+    parts, options = [], model.get("generation_config") or {}
+    if options:
+        words = ", ".join(f"`{key}={value!r}`" for key, value in options.items())
+        parts.append(f"Unless a call passes others, the model decodes with {words}.")
+    if options and model.get("low_score") is not None:
+        parts.append(
+            f"Scores below {model['low_score']} count as low: the command and the "
             f"page warn of them."
         )
-    return text
+    if model.get("styles"):
+        words = ", ".join(f"`style={name!r}`" for name in model["styles"])
+        parts.append(f"Styles that a call may ask for: {words}.")
+    return " ".join(parts)
 
 
 def _amount(evaluation):

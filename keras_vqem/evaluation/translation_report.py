@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_vqem.evaluation import codes, latency, translation_scores
+from keras_vqem.evaluation.markdown import markdown_table
 from keras_vqem.ids import PAD_ID
 from keras_vqem.models import CTCTranslator, LatentNMT, Transformer
 from keras_vqem.text import ParallelCorpus
@@ -258,7 +259,7 @@ def table(entries: Sequence[dict]) -> str:
             ratios = (times["speedup"].get(name) for name in baselines[size])
             row += ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
         rows.append(row)
-    parts = [markdown(columns, rows)]
+    parts = [markdown_table(columns, rows)]
     parts += [
         f"{entry['name']} wrote nothing for {entry['empty_share']:.0%} of the "
         f"sentences, so its times are not those of translations: no speed ratio."
@@ -282,31 +283,9 @@ def table(entries: Sequence[dict]) -> str:
     if rows:
         names = ["", "codebook", "used", "perplexity", "codes per sentence"]
         names += ["BLEU, codes of references", "predicted codes", "random codes"]
-        parts.append(markdown(names, rows))
+        parts.append(markdown_table(names, rows))
     return "\n\n".join(parts)
 
 
 def _speedup(entry, size):
     return entry["latency"][size]["speedup"]
-
-
-def markdown(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Writes a Markdown table.
-
-    Args:
-        names: Names of the columns. The first column is aligned to the left, the
-            others to the right.
-        rows: Lists of cells.
-
-    Returns:
-        The table as text.
-
-    Example:
-
-    >>> print(markdown(["", "BLEU"], [["teacher", "35.50"]]))
-    |  | BLEU |
-    | --- | ---: |
-    | teacher | 35.50 |
-    """
-    lines = [names, ["---"] + ["---:"] * (len(names) - 1), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

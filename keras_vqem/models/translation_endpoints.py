@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 # Functions and their signatures, by name.
 Endpoints = dict[str, tuple]
 
-TEXTS, SOURCES, TARGETS = (
+TEXTS, SOURCES, TARGETS, STYLES = (
     tf.TensorSpec([None], tf.string, name=name)
-    for name in ("texts", "sources", "targets")
+    for name in ("texts", "sources", "targets", "styles")
 )
 SOURCE_IDS, CODES = (
     tf.TensorSpec([None, None], tf.int32, name=name) for name in ("source_ids", "codes")
@@ -75,6 +75,7 @@ def of_codes(model: "LatentNMT", max_tokens: int, options: dict[str, Any]) -> En
     return {
         "encode": (encode, [SOURCES, TARGETS]),
         "decode": (decode, [SOURCES, CODES]),
+        **of_styles(model, max_tokens, options),
     }
 
 
@@ -85,6 +86,25 @@ def decoded(tokenizer: Any, ids: tf.Tensor) -> tf.Tensor:
     rows, number, length = ops.shape(ids)
     texts = tokenizer.decode(ops.reshape(ids, (rows * number, length)))
     return tf.reshape(texts, (rows, number))
+
+
+def of_styles(
+    model: "LatentNMT", max_tokens: int, options: dict[str, Any]
+) -> Endpoints:
+    """Returns the endpoint that takes a style per text, of a model that has styles."""
+    if not model.styles:
+        return {}
+    names, codes = zip(*model.styles.items(), strict=True)
+
+    def translate_with_style(texts, styles):
+        # A name that is empty or unknown must not fail the other rows.
+        same = styles[:, None] == tf.constant(names)
+        first = tf.reduce_max(tf.where(same, tf.constant(codes), -1), axis=1)
+        mine = {**options, "style": None, "first_code": first}
+        serve, _ = of_translator(model, max_tokens, mine)["serve"]
+        return serve(texts)
+
+    return {"translate_with_style": (translate_with_style, [TEXTS, STYLES])}
 
 
 def read(tokenizer: Any, texts: tf.Tensor, max_tokens: int) -> tf.Tensor:

@@ -398,6 +398,9 @@ class Translator(TaskModel):
         - `encode`, of a `LatentNMT`: from `sources` and `targets`, strings `[B]`, to
           `codes`.
         - `decode`, of a `LatentNMT`: from `sources` and `codes` to `translations`.
+        - `translate_with_style`, of a `LatentNMT` with styles: from `texts` and
+          `styles`, strings `[B]` each, to what `serving_default` returns. A style that
+          is empty or unknown leaves the first code to the predictor.
 
         The runtime needs the operations of tensorflow-text. The translation of a text
         without words is empty. Bytes that are not UTF-8 are read as U+FFFD.

@@ -123,6 +123,31 @@ def test_several_translations_are_separated_by_tabs(capfd):
     assert lines[0].split("\t")[0] == "Ein Hund rennt."
 
 
+def test_a_style_or_a_first_code(tmp_path, capfd):
+    model = exportable("LatentNMT")
+    model.styles = {"formal": 3, "informal": 5}
+    model.save_to_preset(tmp_path / "latent")
+    arguments = ["--model", str(tmp_path / "latent"), "twenty-one"]
+    found = [
+        run(capfd, *arguments, *more).out.strip("\n")
+        for more in ([], ["--style", "formal"], ["--first-code", "5"])
+    ]
+    options = [{}, {"style": "formal"}, {"style": "informal"}]
+    assert found == [model.translate(["twenty-one"], **o)[0] for o in options]
+    assert len(set(found)) == 3
+    for more, words in [
+        (["--style", "rude"], "has no style 'rude'; it has 'formal', 'informal'"),
+        (["--first-code", "8"], "--first-code must be below 8"),
+        (["--first-code", "-1"], "--first-code must be at least 0"),
+        (["--style", "formal", "--first-code", "1"], "Pass one of them"),
+    ]:
+        assert words in failed(["translate", *arguments, *more], capfd)
+    stored = {"style": "formal"}
+    model.generation_config = stored
+    assert decoding.chosen({"first_code": 5}, model) == {"style": None, "first_code": 5}
+    assert decoding.chosen({}, model) == {}
+
+
 def test_every_option_of_every_model_is_one_of_the_command():
     classes = (Transformer, LatentNMT, CTCTranslator)
     names = {name for model in classes for name in model.generate.options}
@@ -144,6 +169,7 @@ def test_mistakes_are_one_sentence(tmp_path, capsys):
     teacher = ["--model", TEACHER]
     for arguments, words in [
         ([*teacher, "--min-codes", "1"], "--min-codes is not an option of Tran"),
+        ([*teacher, "--style", "formal"], "--style is not an option of Transformer"),
         (["--max-length", "9"], "--max-length is not an option of LatentNMT"),
         (["--blank-bias", "-1"], "--blank-bias is not an option of LatentNMT"),
         (["--top-k", "0"], "--top-k must be at least 1, received 0"),

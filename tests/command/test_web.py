@@ -12,6 +12,7 @@ import pytest
 import keras_vqem.command
 from keras_vqem.command import demo, main, page_images, page_sentences, web
 from keras_vqem.command.photos import photos
+from keras_vqem.text import split_sentences
 from tests.command.page_models import (
     TEXT,
     codes_of,
@@ -36,7 +37,7 @@ def test_the_page_asks_nobody_else(client):
 def test_about(client, painter, pair):
     found = client.get("/api/about").json
     assert set(demo.SENTENCES) < set(found["sentences"])
-    assert found["latent"] == {"num_codes": 8, "tokens_per_code": 4}
+    assert found["latent"] == {"num_codes": 8, "tokens_per_code": 4, "styles": []}
     assert found["images"]["prior"] and found["images"]["size"] == [16, 16]
     expected = [page_images.fitted(image, (16, 16)) for image in photos()]
     np.testing.assert_array_equal(
@@ -60,7 +61,38 @@ def test_translations_codes_and_times(client, pair):
     times = [found[name]["ms"] for name in ("teacher", "latent")]
     assert min(times) > 0 and found["rounds"] == page_sentences.ROUNDS
     assert found["speedup"] == pytest.approx(times[0] / times[1])
-    assert found["warnings"] == []
+    assert found["warnings"] == [] and found["styles"] == []
+
+
+def test_a_style_is_chosen_and_all_styles_are_shown(pair, monkeypatch):
+    teacher, latent = pair
+    monkeypatch.setattr(latent, "styles", {"formal": 3, "informal": 5})
+    client = web.create_app(teacher, latent, None).test_client()
+    about = client.get("/api/about").json["latent"]
+    assert about["styles"] == ["formal", "informal"]
+    text = f"{TEXT}. It is ten."
+    sentences = split_sentences(text)
+    expected = {
+        style: " ".join(filter(None, latent.translate(sentences, style=style)))
+        for style in (None, "formal", "informal")
+    }
+    assert len(set(expected.values())) == 3 and len(sentences) == 2
+    for style, asked in [(None, {}), (None, {"style": ""}), ("formal", None)]:
+        fields = {"text": text, **(asked if asked is not None else {"style": style})}
+        found = client.post("/api/translate", json=fields).json
+        assert found["latent"]["text"] == expected[style]
+        assert found["styles"] == [
+            {"name": name, "text": expected[name]} for name in latent.styles
+        ]
+    assert [row["codes"][0] for row in found["sentences"]] == [3, 3]
+    for style in ("rude", 3, ["formal"]):
+        answer = client.post("/api/translate", json={"text": TEXT, "style": style})
+        refused(answer, 400, "but the model has formal, informal")
+    # What the model stores holds unless another style is chosen.
+    monkeypatch.setattr(latent, "generation_config", {"style": "informal"})
+    client = web.create_app(teacher, latent, None).test_client()
+    found = client.post("/api/translate", json={"text": text}).json
+    assert found["latent"]["text"] == expected["informal"]
 
 
 def test_several_sentences_are_translated_one_by_one(client, pair):
