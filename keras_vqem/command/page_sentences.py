@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_vqem.command import answers
 from keras_vqem.command.problems import Refused, said
 from keras_vqem.evaluation import latency
-from keras_vqem.models import LatentNMT, Transformer
+from keras_vqem.models import CTCOutput, LatentNMT, Transformer
 from keras_vqem.text import split_sentences
 
 # Attention and the teacher's steps grow with the text, and the page must not hang.
@@ -37,6 +37,7 @@ class Sentences:
         self.styles = latent.styles
         stored = latent.generation_config
         drop_repeats = stored.get("drop_repeats", False)
+        blank_bias = stored.get("blank_bias", 0.0)
         # The first code if no style is chosen, -1 if it is predicted.
         self._usual = self.styles.get(stored.get("style"), stored.get("first_code"))
         self._usual = -1 if self._usual is None else self._usual
@@ -54,7 +55,9 @@ class Sentences:
         # has its own tokens.
         self._text_graph, self._pieces_graph = (
             tf.function(
-                functools.partial(latent.decode_ids, drop_repeats=drop),
+                functools.partial(
+                    latent.decode_ids, drop_repeats=drop, blank_bias=blank_bias
+                ),
                 input_signature=[ids, ids],
                 autograph=False,
             )
@@ -184,13 +187,20 @@ class Sentences:
         source_ids = tf.repeat(self._ids(self.latent, [text]), len(nearest), axis=0)
         ids = self._pieces_graph(source_ids, tf.constant(rows, "int32"))
         found = {}
-        for code, row in zip(nearest, ids, strict=True):
-            found.setdefault(self._pieces(row, len(codes))[place], code)
+        texts = _written(self.latent, ids)
+        for code, row, whole in zip(nearest, ids, texts, strict=True):
+            own = self._pieces(row, len(codes))[place]
+            found.setdefault(whole if own is None else own, code)
         others = list(found.items())[1 : 1 + NEIGHBOURS]
         return {"neighbours": [{"code": c, "writes": text} for text, c in others]}
 
     def _pieces(self, ids, count):
-        """Splits decoded ids into the strings that each of `count` codes wrote."""
+        """Splits decoded ids into the strings that each of `count` codes wrote.
+
+        They are None if words are written by CTC, where no code has words of its own.
+        """
+        if isinstance(self.latent.word_output, CTCOutput):
+            return [None] * count
         # With several groups, the codes of one position write one string together.
         groups = self.latent.bottleneck.groups.num_groups
         length = 2**self.latent.num_compress_steps

@@ -69,6 +69,7 @@ def of_codes(model: "LatentNMT", max_tokens: int, options: dict[str, Any]) -> En
             read(model.tokenizer, sources, max_tokens),
             codes,
             drop_repeats=options.get("drop_repeats", False),
+            blank_bias=options.get("blank_bias", 0.0),
         )
         return {"translations": model.tokenizer.decode(ids)}
 
