@@ -379,7 +379,7 @@ def choose_options(run, model, val, options):
         told = "  ".join(f"{name} {value}" for name, value in tried.items())
         run.log(f"{told}  val_bleu {found[-1]:.2f}")
     best = found.index(max(found))
-    chosen = {n: v for n, v in options[best].items() if v is not None and v != 0.0}
+    chosen = {n: v for n, v in options[best].items() if v is not None}
     model.generation_config = {**model.generation_config, **chosen}
     save_model(model, run.path / "model.keras")
     run.report({**chosen, "val_bleu": found[best]})

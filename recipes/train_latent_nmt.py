@@ -163,12 +163,9 @@ def main(arguments=None):
             ],
             average=arguments.average,
         )
-        options = [
-            {"blank_bias": bias, "end_threshold": end}
-            for bias in (BLANK_BIASES if by_ctc else [0.0])
-            for end in (None, 0.5)
-        ]
-        choose_options(run, model, val, options)
+        ends = [{"end_threshold": None}, {"end_threshold": 0.5}]
+        biases = [{"blank_bias": bias} for bias in BLANK_BIASES] if by_ctc else [{}]
+        choose_options(run, model, val, [b | end for b in biases for end in ends])
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def test_a_run_leaves_its_record(run):
 
 def test_the_best_bias_of_the_blank_is_stored(run, tiny):
     log = (run / "log.txt").read_text()
-    rows = re.findall(r" (-?\d\.\d) +(\d+\.\d\d)$", log, re.MULTILINE)
+    rows = re.findall(r"blank_bias (\S+)  val_bleu (\S+)$", log, re.MULTILINE)
     found = {float(bias): float(score) for bias, score in rows}
     assert tuple(found) == BLANK_BIASES
     model, val = loading.load_translator(run), tiny.data.corpus("val")
