@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--first-code", **number, help=help)
     help = "probability of the end above which codes end (LatentNMT)"
     add("--end-threshold", type=float, metavar="P", help=help)
-    help = "add to the logit of the blank; below 0: longer (CTCTranslator)"
+    help = "add to the logit of the blank; below 0: longer (models that write by CTC)"
     add("--blank-bias", type=float, metavar="X", help=help)
     help = "add to the log probability of beams per token (CTCTranslator)"
     add("--length-bonus", type=float, metavar="X", help=help)

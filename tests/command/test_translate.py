@@ -171,7 +171,7 @@ def test_mistakes_are_one_sentence(tmp_path, capsys):
         ([*teacher, "--min-codes", "1"], "--min-codes is not an option of Tran"),
         ([*teacher, "--style", "formal"], "--style is not an option of Transformer"),
         (["--max-length", "9"], "--max-length is not an option of LatentNMT"),
-        (["--blank-bias", "-1"], "--blank-bias is not an option of LatentNMT"),
+        (["--blank-bias", "-1"], "has no blank: leave it out"),
         (["--top-k", "0"], "--top-k must be at least 1, received 0"),
         (["--rescorer", "multi30k_en_de_em"], "Transformer is needed here"),
         (["--rescorer", "nothing"], "There is no model nothing"),
