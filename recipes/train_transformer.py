@@ -6,9 +6,10 @@
 
 The run folder has config.json, log.txt, metrics.jsonl, TensorBoard events, checkpoints,
 and at the end model.keras, the mean of the last checkpoints. The same command with
---resume continues a run that was stopped. With --start-from runs/teacher the weights
-start as those of that finished run, for example to go on with more data (distill.py
---back-translate). Then measure the model:
+--resume continues a run that was stopped. At the end greedy search and beams with
+several length penalties are tried on val, and the best is stored. With --start-from
+runs/teacher the weights start as those of that finished run, for example to go on with
+more data (distill.py --back-translate). Then measure the model:
 
     python recipes/evaluate_translation.py --model runs/teacher --data data/multi30k
 """
@@ -16,6 +17,7 @@ start as those of that finished run, for example to go on with more data (distil
 from arguments import (
     adam,
     add_translation_arguments,
+    choose_options,
     make_parser,
     run_options,
     sizes,
@@ -37,7 +39,6 @@ def main(arguments=None):
     )
     arguments = parser.parse_args(arguments)
 
-    from keras_vqem.evaluation.translation_scores import bleu
     from keras_vqem.models import Transformer
     from keras_vqem.models.loading import load_translator
     from keras_vqem.text import TranslationData
@@ -71,7 +72,8 @@ def main(arguments=None):
             callbacks=[ValidationBLEU(val, every=arguments.validate_every)],
             average=arguments.average,
         )
-        run.report({"val_bleu": bleu(model.translate(val.sources), val.targets)})
+        beams = [{"num_beams": 4, "length_penalty": p} for p in (0.6, 1.0, 1.5)]
+        choose_options(run, model, val, [{"num_beams": 1}, *beams])
 
 
 if __name__ == "__main__":

@@ -16,11 +16,14 @@ SENTENCES = (
     "Two children are playing with a dog in the snow.",
     "A woman in a red jacket is standing in front of a large building.",
 )
-TEACHER, LATENT, IMAGES = (
+TEACHER, PARALLEL, LATENT, STYLED, IMAGES = (
     "multi30k_en_de_teacher",
+    "multi30k_en_de_ctc",
     "multi30k_en_de_em",
+    "tatoeba_en_de_codes",
     "cifar10_em",
 )
+STYLED_SENTENCES = ("What did you buy yesterday?", "Can you help me?")
 # Samples are smoother at temperatures a little below 1.
 SEED, TEMPERATURE = (0, 1), 0.9
 NO_IMAGES = (
@@ -41,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--web", action="store_true", help="serve a page for the browser instead")
     add("--port", type=int, default=8000, help="port of the page (default: 8000)")
+    add("--teacher", metavar="MODEL", help=f"Transformer (default: {TEACHER})")
+    add("--latent", metavar="MODEL", help=f"LatentNMT (default: {LATENT})")
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -50,30 +55,32 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         if options.web:
             from keras_vqem.command import web
 
-            web.serve(options.port)
+            web.serve(options.port, options.teacher, options.latent)
             return
         show_translations()
+        show_styles()
         show_images(options.output)
     print(
         f"\nThat took {time.monotonic() - start:.0f} s. What to try next:\n"
         '  keras-vqem translate "Your own sentence that describes a photo."\n'
         "  keras-vqem demo --web      # change a code and see the text change\n"
         "  keras-vqem zoo             # models, data, metrics and terms of use\n"
-        "  keras-vqem export multi30k_en_de_em models/en_de    # docs/serving.md\n"
+        "  keras-vqem export multi30k_en_de_ctc models/en_de   # docs/serving.md\n"
         "  python recipes/numbers_demo.py    # train a latent translator yourself"
     )
 
 
 def show_translations() -> None:
-    """Prints translations of the teacher and the latent translator, with times."""
+    """Prints translations of the teacher and of both parallel translators."""
     from keras_vqem.evaluation import latency
-    from keras_vqem.models import LatentNMT, Transformer
+    from keras_vqem.models import CTCTranslator, LatentNMT, Transformer
 
     models = {
         "teacher": Transformer.from_preset(TEACHER),
-        "latent": LatentNMT.from_preset(LATENT),
+        "parallel": CTCTranslator.from_preset(PARALLEL),
+        "codes": LatentNMT.from_preset(LATENT),
     }
-    latent = models["latent"]
+    latent = models["codes"]
     functions = {}
     for name, model in models.items():
         graph = model.translation_graph()
@@ -88,15 +95,28 @@ def show_translations() -> None:
             if code < latent.bottleneck.num_codes
         ]
         print(f"\n{sentence}")
-        print(f"  teacher  {found['teacher'][row]}")
-        print(f"  latent   {found['latent'][row]}")
-        print(f"           from the codes {codes}")
+        for name, texts in found.items():
+            print(f"  {name:<8}  {texts[row]}")
+        print(f"            from the codes {codes}")
     times = latency.measure(functions, rounds=20)
     print(
         f"\nTime for the last sentence, median of 20: the teacher, word by word, "
-        f"{times['teacher'].median_ms:.1f} ms; the latent translator, all words at "
-        f"once, {times['latent'].median_ms:.1f} ms."
+        f"{times['teacher'].median_ms:.1f} ms; all words in one pass, "
+        f"{times['parallel'].median_ms:.1f} ms; a few codes first, then all words at "
+        f"once, {times['codes'].median_ms:.1f} ms."
     )
+
+
+def show_styles() -> None:
+    """Prints one translation per style of the model whose codes have names."""
+    from keras_vqem.models import LatentNMT
+
+    model = LatentNMT.from_preset(STYLED)
+    for sentence in STYLED_SENTENCES:
+        print(f"\n{sentence}")
+        for style in model.styles:
+            [text] = model.translate([sentence], style=style)
+            print(f"  {style:<8}  {text}")
 
 
 def show_images(path: pathlib.Path) -> None:

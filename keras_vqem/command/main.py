@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="keras-vqem",
         description="Try, use and export trained vector-quantized models: translators "
-        "of captions, autoencoders of images. "
+        "of captions and everyday sentences, autoencoders of images. "
         "The scripts in recipes/ train and measure them.",
         parents=[shared],
     )

@@ -1,8 +1,9 @@
 """Translates arguments, lines of a file, or lines of standard input.
 
-The trained models that come with the package know English captions of photos, and
-nothing else. A line may have several sentences, which are translated one by one.
-With --num-return-sequences the translations of a line are separated by tabs.
+The trained models that come with the package know English captions of photos or short
+everyday sentences (tatoeba_en_de_codes), and nothing else. A line may have several
+sentences, which are translated one by one. With --num-return-sequences the translations
+of a line are separated by tabs.
 Warnings of probable mistakes are written to standard error.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 
 from keras_vqem.command import decoding, problems
 
-DEFAULT = "multi30k_en_de_em"
+DEFAULT = "multi30k_en_de_ctc"
 WARNINGS = 5
 
 

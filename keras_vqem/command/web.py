@@ -10,7 +10,7 @@ from keras_vqem.command import demo
 from keras_vqem.command.page_images import Pictures, decoded, fitted
 from keras_vqem.command.page_sentences import Sentences
 from keras_vqem.command.problems import Refused, said
-from keras_vqem.models import ImageVQVAE, LatentNMT, Transformer
+from keras_vqem.models import ImageVQVAE, LatentNMT, Transformer, loading
 
 try:
     import flask
@@ -31,17 +31,21 @@ SENTENCES = (
 MAX_CHARACTERS, MAX_BYTES = 400, 8 * 2**20
 
 
-def serve(port: int) -> None:
-    """Serves the page, with the presets of the package, until Ctrl-C.
+def serve(port: int, teacher: str | None = None, latent: str | None = None) -> None:
+    """Serves the page until Ctrl-C.
 
     Args:
         port: Port of 127.0.0.1. 0 takes any free port.
+        teacher: Preset, run folder or .keras file of the `Transformer`. None
+            takes that of the demo.
+        latent: Preset, run folder or .keras file of the `LatentNMT`. None takes
+            that of the demo.
     """
     with _listen(port) as listener:  # Before models are loaded, which takes longer.
         port = listener.getsockname()[1]
         print("Loading the models...", flush=True)
-        teacher = Transformer.from_preset(demo.TEACHER)
-        latent = LatentNMT.from_preset(demo.LATENT)
+        teacher = loading.load_model(teacher or demo.TEACHER, Transformer)
+        latent = loading.load_model(latent or demo.LATENT, LatentNMT)
         try:
             images_model = ImageVQVAE.from_preset(demo.IMAGES)
         except FileNotFoundError:

@@ -1,6 +1,7 @@
 """Lists the trained models that come with the package, and their terms of use.
 
-The translators know English captions of photos, and nothing else.
+The translators know English captions of photos or short everyday sentences, and nothing
+else.
 """
 
 import argparse

@@ -25,6 +25,7 @@ PLACES = {
     "run": "RUN",
     "data": "DATA",
     "teacher": "TEACHER",
+    "start_from": "TEACHER",
     "autoencoder": "AUTOENCODER",
 }
 

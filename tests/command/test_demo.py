@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_vqem.command import demo, main
 from keras_vqem.evaluation.image_grids import grid
-from keras_vqem.models import LatentNMT, Transformer
+from keras_vqem.models import CTCTranslator, LatentNMT, Transformer
 
 
 @pytest.mark.slow
@@ -18,11 +18,17 @@ def test_both_translations_and_their_codes_are_shown(tmp_path, capsys):
     printed = capsys.readouterr().out
     for model in (
         Transformer.from_preset(demo.TEACHER),
+        CTCTranslator.from_preset(demo.PARALLEL),
         LatentNMT.from_preset(demo.LATENT),
     ):
         for text in model.translate(demo.SENTENCES):
             assert text in printed
     assert printed.count("from the codes [") == len(demo.SENTENCES)
+    styled = LatentNMT.from_preset(demo.STYLED)
+    assert len(styled.styles) > 1
+    for style in styled.styles:
+        for text in styled.translate(demo.STYLED_SENTENCES, style=style):
+            assert f"{style:<8}  {text}" in printed
     assert (
         "all words at once" in printed.replace("\n", " ")
         and "keras-vqem zoo" in printed

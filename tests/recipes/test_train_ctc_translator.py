@@ -51,6 +51,8 @@ def test_the_best_bias_of_the_blank_is_stored(run, tiny):
     assert isinstance(model, CTCTranslator) and model.upsample == 3
     stored = model.generation_config["blank_bias"]
     assert found[stored] == max(found.values()) > min(found.values())
+    _, scores = model.translate(val.sources, return_scores=True)
+    assert model.low_score == pytest.approx(np.percentile(scores, 1), abs=0.006)
     for bias, score in found.items():
         texts = model.translate(val.sources, blank_bias=bias)
         np.testing.assert_allclose(score, length(texts, val.targets), atol=0.006)
