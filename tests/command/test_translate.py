@@ -17,7 +17,7 @@ CAPTION = "A man is riding a bicycle down the street."
 
 
 LONG = f"{demo.SENTENCES[-1][:-1]}, and her two children are eating ice cream."
-TEACHER = "multi30k_en_de_teacher"
+TEACHER, LATENT = "multi30k_en_de_teacher", "multi30k_en_de_em"
 BEAMS = "--num-beams 3 --blank-bias 9 --length-bonus 0.5 --top-k 4".split()
 
 
@@ -32,7 +32,7 @@ def loaded_once():
 
 
 @pytest.fixture(scope="module")
-def latent():
+def default():
     return loading.load_translator(translate.DEFAULT)
 
 
@@ -51,11 +51,11 @@ def test_the_readme_examples_are_translated_without_a_word(capfd):
     assert "warning" not in found.err
 
 
-def test_scores_and_several_sentences(latent, capfd):
+def test_scores_and_several_sentences(default, capfd):
     text = f"{CAPTION} A dog runs."
     [line] = run(capfd, "--scores", text).out.splitlines()
     score, translation = line.split("\t")
-    texts, scores = latent.translate([CAPTION, "A dog runs."], return_scores=True)
+    texts, scores = default.translate([CAPTION, "A dog runs."], return_scores=True)
     assert translation == " ".join(texts)
     assert float(score) == pytest.approx(min(scores), abs=1e-3)
 
@@ -83,13 +83,16 @@ def test_warnings_are_few(capfd):
     assert "more like these" in found.err
 
 
-def test_options_of_decoding_reach_the_model(latent, capfd):
-    rescored = run(capfd, LONG, "--num-beams", "3", "--rescorer", TEACHER)
+def test_options_of_decoding_reach_the_model(capfd):
+    latent = loading.load_translator(LATENT)
+    model = ["--model", LATENT, LONG]
+    rescored = run(capfd, *model, "--num-beams", "3", "--rescorer", TEACHER)
     options = {"num_beams": 3, "rescorer": loading.load_model(TEACHER, Transformer)}
     assert rescored.out.strip() == latent.translate([LONG], **options)[0]
     arguments = ["--num-beams", "1", "--no-drop-repeats", "--max-codes", "1"]
     options = {"num_beams": 1, "drop_repeats": False, "max_codes": 1}
-    found = run(capfd, LONG, *arguments, "--length-penalty", "1", "--min-codes", "1")
+    more = ["--length-penalty", "1", "--min-codes", "1"]
+    found = run(capfd, *model, *arguments, *more)
     assert found.out.strip() == latent.translate([LONG], **options)[0]
     assert found.out != rescored.out
 
@@ -166,17 +169,17 @@ def test_a_translator_without_codes(tmp_path, capfd):
 
 
 def test_mistakes_are_one_sentence(tmp_path, capsys):
-    teacher = ["--model", TEACHER]
+    teacher, latent = ["--model", TEACHER], ["--model", LATENT]
     for arguments, words in [
         ([*teacher, "--min-codes", "1"], "--min-codes is not an option of Tran"),
         ([*teacher, "--style", "formal"], "--style is not an option of Transformer"),
-        (["--max-length", "9"], "--max-length is not an option of LatentNMT"),
-        (["--blank-bias", "-1"], "has no blank: leave it out"),
+        (["--max-length", "9"], "--max-length is not an option of CTCTranslator"),
+        ([*latent, "--blank-bias", "-1"], "has no blank: leave it out"),
         (["--top-k", "0"], "--top-k must be at least 1, received 0"),
         (["--rescorer", "multi30k_en_de_em"], "Transformer is needed here"),
         (["--rescorer", "nothing"], "There is no model nothing"),
         (["--num-beams", "0"], "--num-beams must be at least 1, received 0"),
-        (["--num-beams", "9999"], "Use fewer beams"),
+        ([*latent, "--num-beams", "9999"], "Use fewer beams"),
         ([*teacher, "--seed", "-1"], "--seed must be at least 0, received -1"),
         ([*teacher, "--temperature", "1"], "Pass num_beams=1"),
         ([*teacher, "--num-return-sequences", "9"], "Pass num_beams=9"),
@@ -190,12 +193,12 @@ def test_mistakes_are_one_sentence(tmp_path, capsys):
     assert "directory" in failed(["translate", "--file", str(tmp_path)], capsys)
 
 
-def test_an_empty_translation_and_a_text_without_words_are_told(latent):
-    empty = answers.warnings_of(latent, "x", "", "", math.nan)
+def test_an_empty_translation_and_a_text_without_words_are_told(default):
+    empty = answers.warnings_of(default, "x", "", "", math.nan)
     assert empty == ["the translation is empty"]
-    assert answers.warnings_of(latent, "x", "", "x", latent.low_score + 0.1) == []
+    assert answers.warnings_of(default, "x", "", "x", default.low_score + 0.1) == []
     assert math.isnan(answers.lowest([math.nan]))
-    [answer] = answers.answer_texts(latent, ["▁"])
+    [answer] = answers.answer_texts(default, ["▁"])
     assert answer.translation == "" and "empty" in answer.warnings[-1]
 
 
