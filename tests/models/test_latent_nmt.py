@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vqem import layers, models
+from keras_vqem.models import latent_training
 from tests.models import small
 
 BOTTLENECKS = {
@@ -235,7 +236,9 @@ def test_the_decoder_meets_vectors_then_codes_then_predictions(rng):
     shares = []
     for step in range(1, 6):
         model.steps.assign(step)
-        found = model._mix(vectors, quantized, code_logits).numpy()[:, 0]
+        found = latent_training.mix(model, vectors, quantized, code_logits).numpy()[
+            :, 0
+        ]
         kinds = [np.all(found == kind, axis=-1) for kind in (7.0, 8.0, fifth)]
         assert np.sum(kinds) == 400
         shares.append(np.mean(kinds, axis=1))
