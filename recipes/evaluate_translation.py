@@ -67,24 +67,17 @@ def main(arguments=None):
         entry["model"] = str(path)
         entry["training_seconds"] = model_card.training_seconds(path.parent)
 
-    print(f"{options.data}, {options.split}: {len(corpus)} sentences\n")
-    print(report.table(entries), end="\n\n")
-    print(f"BLEU: {entries[0]['bleu_signature']}")
-    if options.lowercase:
-        print(f"BLEU, lower case: {entries[0]['bleu_lowercase_signature']}")
-    print(f"chrF: {entries[0]['chrf_signature']}\n")
-    width = max(map(len, [*outputs, "reference"]))
     samples = []
     # Samples are spread over the split, whose first lines may be similar.
     step = max(1, len(corpus) // max(1, options.show))
     for place in range(0, len(corpus), step)[: options.show]:
         sample = {"source": corpus.sources[place], "reference": corpus.targets[place]}
-        samples.append(sample | {name: texts[place] for name, texts in outputs.items()})
-        for name, text in samples[-1].items():
-            # A published test set may hold bytes that are not UTF-8.
-            samples[-1][name] = text = text.encode("utf-8", "replace").decode()
-            print(f"{name:<{width}}  {text}")
-        print()
+        sample |= {name: texts[place] for name, texts in outputs.items()}
+        # A published test set may hold bytes that are not UTF-8.
+        samples.append(
+            {n: text.encode("utf-8", "replace").decode() for n, text in sample.items()}
+        )
+    # Before anything is printed, as whoever reads that may close the pipe.
     if options.json:
         result = {
             "data": str(options.data),
@@ -96,6 +89,17 @@ def main(arguments=None):
             "samples": samples,
         }
         write_json(options.json, result)
+    print(f"{options.data}, {options.split}: {len(corpus)} sentences\n")
+    print(report.table(entries), end="\n\n")
+    print(f"BLEU: {entries[0]['bleu_signature']}")
+    if options.lowercase:
+        print(f"BLEU, lower case: {entries[0]['bleu_lowercase_signature']}")
+    print(f"chrF: {entries[0]['chrf_signature']}\n")
+    width = max(map(len, [*outputs, "reference"]))
+    for sample in samples:
+        for name, text in sample.items():
+            print(f"{name:<{width}}  {text}")
+        print()
 
 
 if __name__ == "__main__":

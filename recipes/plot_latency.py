@@ -27,6 +27,7 @@ def plot(entries, names, output):
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib import ticker
 
     sizes = list(entries[0]["latency"])
     models = list(dict.fromkeys(entry["translator"] for entry in entries))
@@ -43,15 +44,15 @@ def plot(entries, names, output):
             axis.plot(times, scores, marker="o", color=color, label=label)
             for row, time, score in zip(rows, times, scores, strict=True):
                 way = row["name"].removeprefix(model).strip(", ")
-                place = {"xytext": (5, 5), "textcoords": "offset points"}
+                place = {"xytext": (6, -11), "textcoords": "offset points"}
                 axis.annotate(way, (time, score), fontsize=8, color=color, **place)
         axis.set_xscale("log")
         unit = "sentence" if size == "1" else f"batch of {size}"
         axis.set_xlabel(f"median milliseconds per {unit}")
+        axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_formatter("{x:g}")
-        axis.tick_params(axis="x", which="both", labelsize=8)
-        axis.grid(alpha=0.3, which="both")
+        axis.xaxis.set_minor_formatter(ticker.NullFormatter())
+        axis.grid(alpha=0.3)
         axis.margins(x=0.2, y=0.15)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0][0].set_ylabel("BLEU")
