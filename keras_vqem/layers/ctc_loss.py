@@ -207,8 +207,12 @@ def forward_backward(
     def both_ways(x, *axes):
         """Time first, the reversed rows after the others, and a position that is not
         used at the end: `tf.scan` needs at least one."""
+        dtype = x.dtype
+        if dtype == tf.bool:  # oneDNN complains of other types on standard error.
+            x = tf.cast(x, tf.float32)
         x = tf.concat([x, tf.reverse(x, axes)], axis=0)
-        return tf.pad(tf.transpose(x, [1, 0, 2]), [[0, 1], [0, 0], [0, 0]])
+        x = tf.pad(tf.transpose(x, [1, 0, 2]), [[0, 1], [0, 0], [0, 0]])
+        return tf.cast(x, dtype)
 
     def move(state, position):
         """From before one position to before the next."""
