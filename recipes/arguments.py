@@ -361,37 +361,6 @@ def add_batch_arguments(group, max_shapes):
 BLANK_BIASES = (0.0, -0.5, -1.0, -1.5, -2.0, -2.5)
 
 
-def choose_options(run, model, val, options):
-    """Stores the options of `generate` that have the best BLEU on val in the model.
-
-    With them, one in a hundred sentences of val has a score below `low_score`, which is
-    stored too.
-
-    Args:
-        run: The `Run`, whose model is saved again.
-        model: The trained translator.
-        val: The `ParallelCorpus` to choose on.
-        options: List of dicts of options. Of equally good ones the first is chosen.
-    """
-    import numpy as np
-
-    from keras_vqem.evaluation.translation_scores import bleu
-    from keras_vqem.training import save_model
-
-    found = []
-    for tried in options:
-        found.append(bleu(model.translate(val.sources, **tried), val.targets))
-        told = "  ".join(f"{name} {value}" for name, value in tried.items())
-        run.log(f"{told}  val_bleu {found[-1]:.2f}")
-    best = found.index(max(found))
-    chosen = {n: v for n, v in options[best].items() if v is not None}
-    model.generation_config = {**model.generation_config, **chosen}
-    _, scores = model.translate(val.sources, return_scores=True)
-    model.low_score = round(float(np.nanpercentile(scores, 1)), 2)
-    save_model(model, run.path / "model.keras")
-    run.report({**chosen, "val_bleu": found[best]})
-
-
 # Images.
 
 

@@ -24,7 +24,6 @@ from arguments import (
     add_em_arguments,
     add_number,
     add_translation_arguments,
-    choose_options,
     em_bottleneck,
     make_parser,
     run_options,
@@ -114,6 +113,7 @@ def main(arguments=None):
     from keras_vqem.models.loading import load_translator
     from keras_vqem.text import TranslationData
     from keras_vqem.training import Run, ValidationBLEU
+    from keras_vqem.training.decoding_options import choose_options
 
     with Run(arguments.run, **run_options(arguments)) as run:
         data = TranslationData(arguments.data)

@@ -17,7 +17,6 @@ more data (distill.py --back-translate). Then measure the model:
 from arguments import (
     adam,
     add_translation_arguments,
-    choose_options,
     make_parser,
     run_options,
     sizes,
@@ -43,6 +42,7 @@ def main(arguments=None):
     from keras_vqem.models.loading import load_translator
     from keras_vqem.text import TranslationData
     from keras_vqem.training import Run, ValidationBLEU
+    from keras_vqem.training.decoding_options import choose_options
 
     with Run(arguments.run, **run_options(arguments)) as run:
         data = TranslationData(arguments.data)
