@@ -33,7 +33,8 @@ def main(arguments=None):
     parser.add_argument(
         "--teacher",
         metavar="RUN",
-        help="run of a Transformer whose weights to start from (default: none)",
+        help="run or preset of a Transformer or CTCTranslator whose weights to start "
+        "from (default: none)",
     )
     add_number(parser, "--upsample", 2, "number of positions per source token")
     help = "share of wrong positions that training shows, {} (0: no glancing)"

@@ -44,7 +44,8 @@ def parse(arguments):
     add(
         "--teacher",
         metavar="RUN",
-        help="run of a Transformer whose weights the model starts from",
+        help="run or preset of a Transformer, or with --word-output ctc of a "
+        "CTCTranslator, whose weights the model starts from",
     )
     add(
         "--bottleneck",

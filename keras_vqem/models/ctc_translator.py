@@ -178,6 +178,10 @@ class CTCTranslator(Translator):
 
     # Training.
 
+    @property
+    def _shared_layers(self):
+        return (*super()._shared_layers, "upsampler")
+
     def _glance(self, x, logits, target_ids, mask):
         """Shows some of the target: decoder inputs [B, P, D], some of them words."""
         aligned = ctc_alignment(logits, target_ids, mask, blank_id=PAD_ID)
