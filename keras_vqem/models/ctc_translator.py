@@ -14,6 +14,7 @@ from keras_vqem.decoding import ctc_best_path, ctc_prefix_beam_search
 from keras_vqem.ids import EOS_ID, PAD_ID
 from keras_vqem.layers import TransformerDecoder, ctc_alignment
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
+from keras_vqem.layers.ctc_loss import time_first
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import ctc_words
 from keras_vqem.models.choices import best_first, number_of_choices
@@ -336,7 +337,7 @@ class CTCTranslator(Translator):
             # One candidate at a time: the logits are too large to be repeated.
             scores = ops.map(
                 lambda own: ctc_words.mean_log_prob(logits, mask, own),
-                ops.transpose(ids[:, :number], (1, 0, 2)),
+                time_first(ids[:, :number]),
             )
             return {"target_ids": ids[:, :number], "scores": ops.transpose(scores)}
         rows, _, longest = ops.shape(ids)
