@@ -73,6 +73,13 @@ def main(arguments=None):
         "model can tell them from others (default: none)",
     )
     add_number(parser, "--num-beams", 4, "number of beams of the model's search")
+    add(
+        "--patience",
+        type=float,
+        metavar="X",
+        help="factor by which a hypothesis may grow; 1 searches fastest, and writes "
+        "shorter lines (default: that of the model)",
+    )
     add_number(parser, "--batch-size", 64, "number of lines per batch")
     add(
         "--shard",
@@ -106,11 +113,12 @@ def main(arguments=None):
         "sources": hashlib.sha256(text).hexdigest(),
         "num_beams": options.num_beams,
     }
+    search = {"num_beams": options.num_beams}
+    if options.patience is not None:
+        search["patience"] = settings["patience"] = options.patience
     model = load_translator(file)
     Shard(options.output, which, count).translate(
-        lambda texts: model.translate(
-            texts, batch_size=options.batch_size, num_beams=options.num_beams
-        ),
+        lambda texts: model.translate(texts, batch_size=options.batch_size, **search),
         lines,
         settings,
         chunk_lines=16 * options.batch_size,

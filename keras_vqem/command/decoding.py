@@ -21,6 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--drop-repeats", action=argparse.BooleanOptionalAction, help=help)
     help = "exponent of the length by which scores of beams are divided"
     add("--length-penalty", type=float, metavar="X", help=help)
+    help = "factor by which hypotheses may grow before they end: 1 is fastest, and "
+    help += "favours short translations (Transformer)"
+    add("--patience", type=float, metavar="X", help=help)
     add("--min-codes", **number, help="minimum number of codes (LatentNMT)")
     add("--max-codes", **number, help="maximum number of codes (LatentNMT)")
     help = "style of the translation, a name of its first code (LatentNMT)"
@@ -67,6 +70,7 @@ NAMES = (
     "end_threshold",
     "length_bonus",
     "length_penalty",
+    "patience",
     "rescorer",
     "temperature",
     "style",

@@ -24,6 +24,7 @@ def beam_search(
     length_penalty: float = 0.6,
     pad_id: int = 0,
     best_only: bool = False,
+    patience: float | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds the most probable sequences, with `num_beams` hypotheses per row.
 
@@ -66,6 +67,11 @@ def beam_search(
         best_only: Whether to stop as soon as the best hypothesis of every row is
             certain. The first result stays the same; the others may not be the next
             best.
+        patience: Factor, at least 1, by which a live hypothesis is assumed to grow
+            at most before it ends. A row is then done as soon as its live hypotheses
+            cannot enter its best finished ones within that length. The results may
+            differ from those of None, with which hypotheses may grow to `max_length`
+            and most rows go on until then.
 
     Returns:
         A tuple `(ids, scores)`:
@@ -93,6 +99,11 @@ def beam_search(
         raise ValueError(
             f"`length_penalty` must be at least 0, received {length_penalty!r}. Use 0 "
             f"to compare plain log probabilities."
+        )
+    if patience is not None and not patience >= 1:
+        raise ValueError(
+            f"`patience` must be at least 1, received {patience!r}. Use 1 to stop as "
+            f"early as possible, or None to find the best hypotheses."
         )
     limit = row_limits(max_length, batch_size)
     state = tf.nest.map_structure(tf.convert_to_tensor, state)
@@ -160,7 +171,11 @@ def beam_search(
         # A row that is done stays live with probability 0, so nothing changes it.
         live, kept = tf.math.top_k(tf.where(ends, _NEVER, log_p), num_beams)
         bar = ended[:, 0 if best_only else -1]
-        done = at_limit | (live[:, 0] / limit_penalty <= bar)
+        most = limit_penalty
+        if patience is not None:
+            longest = patience * tf.cast(position, tf.float32)
+            most = tf.minimum(most, penalty(longest))
+        done = at_limit | (live[:, 0] / most <= bar)
         live = tf.where(done[:, None], _NEVER, live)
         live_ids = tf.gather(written, kept, batch_dims=1)
         if num_beams > 1:

@@ -26,6 +26,7 @@ def write(
     seed: ArrayLike | None = None,
     num_samples: int | None = None,
     all_beams: bool = False,
+    patience: float | None = None,
     end_threshold: float | None = None,
     first_id: int | tf.Tensor | None = None,
 ) -> tf.Tensor:
@@ -52,6 +53,8 @@ def write(
             draws one, without an axis of its own.
         all_beams: Whether to return all hypotheses of a beam search instead of the
             best.
+        patience: Factor by which a hypothesis is assumed to grow at most, as in
+            `keras_vqem.decoding.beam_search`.
         end_threshold: Probability of the end above which a sequence ends, and below
             which it goes on. None treats the end as any other id.
         first_id: Id that comes first: an integer, or int32 `[B]`, -1 for rows whose
@@ -123,6 +126,7 @@ def write(
         num_beams=num_beams,
         length_penalty=length_penalty,
         best_only=not all_beams,
+        patience=patience,
         **limits,
     )
     return ids if all_beams else ids[:, 0]

@@ -192,6 +192,7 @@ class Transformer(Translator):
         source_ids: ArrayLike,
         num_beams: int = 1,
         length_penalty: float = 0.6,
+        patience: float | None = None,
         min_length: int = 0,
         max_length: int | tf.Tensor | None = None,
         temperature: float | None = None,
@@ -208,6 +209,10 @@ class Transformer(Translator):
             num_beams: Number of hypotheses per sentence. 1 is greedy search.
             length_penalty: Exponent alpha of `((5 + length) / 6) ** alpha`, by which
                 the log probability of a hypothesis is divided.
+            patience: Factor, at least 1, by which the beam search assumes that a
+                hypothesis grows at most before it ends. The search stops earlier, but
+                may miss a longer hypothesis with a better score. None lets them grow
+                to `max_length`.
             min_length: Number of ids that must come before the end.
             max_length: Maximum number of ids, the end included: an integer, or a
                 tensor `[B]` with one limit per row. None allows twice the length of
@@ -251,6 +256,7 @@ class Transformer(Translator):
             max_length=max_length,
             num_beams=num_beams,
             length_penalty=length_penalty,
+            patience=patience,
             temperature=temperature,
             seed=(0, whole_number("seed", seed, 0)) if samples else None,
             num_samples=number if samples else None,

@@ -196,6 +196,23 @@ def test_stops_when_no_longer_hypothesis_can_win():
     np.testing.assert_allclose(scores, [[np.log(0.9)]], rtol=1e-5)
 
 
+@pytest.mark.parametrize(("patience", "length"), [(1, 1), (3, 1), (6, 9), (99, 9)])
+def test_patience_is_how_much_longer_a_hypothesis_may_become(patience, length):
+    # The long one wins if it has more than 5.7 ids.
+    ids, _ = beam_search(
+        short_or_long(0.6),
+        (),
+        1,
+        0,
+        END,
+        10,
+        num_beams=1,
+        length_penalty=1,
+        patience=patience,
+    )
+    assert ids.numpy().tolist() == [[[1] * (length - 1) + [END]]]
+
+
 def test_scores_fall():
     _, scores = search(Model(12, 6), max_length=np.arange(1, 13))
     assert np.all(np.diff(scores.numpy()) <= 0)
@@ -255,6 +272,11 @@ def test_more_beams_than_ids():
 def test_bad_length_penalty():
     with pytest.raises(ValueError, match="`length_penalty` must be at least 0"):
         search(Model(1, 6), length_penalty=-1)
+
+
+def test_bad_patience():
+    with pytest.raises(ValueError, match="`patience` must be at least 1"):
+        search(Model(1, 6), patience=0.5)
 
 
 def test_bad_max_length():
