@@ -19,7 +19,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vqem.files import replacing, write_json
+from keras_vqem.files import replacing, replacing_folder, restored, write_json
 
 FORMAT = 2
 CONFIG, WEIGHTS, CARD = "config.json", "weights.npz", "README.md"
@@ -122,7 +122,8 @@ class Presets:
                         f"half precision. Save with half=False."
                     )
             arrays[name] = value
-        with _replacing_folder(folder) as new:
+        _refuse_to_replace(folder)
+        with replacing_folder(folder) as new:
             np.savez_compressed(new / WEIGHTS, **arrays)
             names = [WEIGHTS]
             if self.tokenizer is not None:
@@ -186,12 +187,14 @@ class Presets:
 
 def shipped() -> list[str]:
     """Returns the names of the presets that come with the package."""
-    return sorted({p.parent.name for s in SHIPPED for p in s.glob(f"*/{CONFIG}")})
+    found = {path.parent.name for place in SHIPPED for path in place.glob(f"*/{CONFIG}")}
+    # Hidden are those that a killed process has not finished.
+    return sorted(name for name in found if not name.startswith("."))
 
 
 def preset_folder(name: str | os.PathLike) -> pathlib.Path:
     """Returns the folder of a preset, given its name or its folder."""
-    for folder in (pathlib.Path(name), *(place / name for place in SHIPPED)):
+    for folder in (restored(name), *(place / name for place in SHIPPED)):
         if (folder / CONFIG).is_file():
             return folder
         if (folder / WEIGHTS).is_file():
@@ -202,34 +205,14 @@ def preset_folder(name: str | os.PathLike) -> pathlib.Path:
     )
 
 
-@contextlib.contextmanager
-def _replacing_folder(folder):
-    """Yields a new folder, which replaces `folder` once it is complete."""
-    folder = pathlib.Path(folder).absolute()
+def _refuse_to_replace(folder):
+    """Raises if a folder holds anything else than a preset."""
+    folder = restored(folder)
     if folder.exists() and any(folder.iterdir()) and not (folder / CONFIG).is_file():
         raise FileExistsError(
             f"{folder} is not empty and not a preset, and its content would be lost. "
             f"Choose another folder."
         )
-    new, old = (
-        folder.with_name(f".{folder.name}.{os.getpid()}.{part}")
-        for part in ("partial", "old")
-    )
-    new.mkdir(parents=True)
-    try:
-        yield new
-        # A folder cannot be renamed to one that is not empty.
-        if folder.exists():
-            folder.rename(old)
-        try:
-            new.rename(folder)
-        except OSError:
-            if old.exists():
-                old.rename(folder)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
 
 
 def _sha256(path):

@@ -2,13 +2,14 @@
 
 import io
 import json
-import pathlib
+import os
+import shutil
 
 import keras
 import numpy as np
 import pytest
 
-from keras_vqem import layers, models
+from keras_vqem import files, layers, models
 from keras_vqem.models import preset
 from keras_vqem.models.preset import PresetError
 from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer
@@ -312,16 +313,30 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path):
 
 def test_an_old_preset_survives_a_failed_replacement(folder, monkeypatch):
     model = preset.Presets.from_preset(folder)
-    rename = pathlib.Path.rename
+    rename = os.rename
 
     def fail(path, target):
         if path.name.endswith(".partial"):
             raise OSError("no space left")
         return rename(path, target)
 
-    monkeypatch.setattr(pathlib.Path, "rename", fail)
+    monkeypatch.setattr(files, "_exchange", lambda one, other: False)
+    monkeypatch.setattr(os, "rename", fail)
     with pytest.raises(OSError, match="no space left"):
         model.save_to_preset(folder)
     monkeypatch.undo()
     preset.Presets.from_preset(folder)
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_a_preset_survives_a_kill_between_two_names(folder, monkeypatch):
+    monkeypatch.setattr(preset, "SHIPPED", (folder.parent,))
+    # What a killed writer leaves where folders cannot be exchanged.
+    new = folder.with_name(".small.0123456789abcdef.partial")
+    shutil.copytree(folder, new)
+    folder.rename(folder.with_name(".small.0123456789abcdef.old"))
+    assert preset.shipped() == []
+    model = preset.Presets.from_preset(folder)
+    assert preset.shipped() == ["small"]
+    model.save_to_preset(folder)
+    assert os.listdir(folder.parent) == ["small"]
