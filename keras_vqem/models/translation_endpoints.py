@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from keras import ops
 
-from keras_vqem.checks import same_rows, whole_number
+from keras_vqem.checks import same_rows
 from keras_vqem.ids import EOS_ID, PAD_ID, UNKNOWN_ID
 
 if TYPE_CHECKING:
@@ -107,7 +107,11 @@ def of_styles(
 
 def check_max_tokens(max_tokens: int) -> None:
     """Raises a `ValueError` if no token fits beside the end symbol."""
-    whole_number("max_tokens", max_tokens, 2, "One of them is the end symbol.")
+    if max_tokens < 2:
+        raise ValueError(
+            f"`max_tokens` must be at least 2, one token and the end symbol, received "
+            f"{max_tokens!r}."
+        )
 
 
 def read(tokenizer: Any, texts: tf.Tensor, max_tokens: int) -> tf.Tensor:

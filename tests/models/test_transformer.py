@@ -173,5 +173,5 @@ def test_a_text_without_end_is_cut_with_a_warning(rng):
         found = model.translate(texts, max_tokens=9, max_length=5)
     expected = model.translate([text[:8] for text in texts], max_length=5)
     assert found == expected and len(set(found)) == 3
-    with pytest.raises(ValueError, match="`max_tokens` must be .* at least 2"):
+    with pytest.raises(ValueError, match="`max_tokens` must be at least 2"):
         model.translate(texts, max_tokens=1)
