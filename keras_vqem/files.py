@@ -162,9 +162,11 @@ def _lock(path, stack, wait=True):
 
 def _remove_dead_parts(folder):
     """Removes what writers left in a folder that do not live any more."""
-    if not folder.is_dir():
+    try:
+        places = list(folder.iterdir())
+    except OSError:  # If it is missing, writing to it will tell.
         return
-    for place in folder.iterdir():
+    for place in places:
         old = OLD.fullmatch(place.name)
         # An old folder is kept while nothing has taken its place.
         replaced = old and (folder / old[1]).exists()
