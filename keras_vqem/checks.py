@@ -51,6 +51,38 @@ def integers(name: str, values: ArrayLike, most: int) -> tf.Tensor:
     return values
 
 
+def same_rows(**values: ArrayLike) -> list[tf.Tensor]:
+    """Returns two tensors, or raises if they do not have the same number of rows.
+
+    TensorFlow would repeat a single row. Inside a graph that takes any number of rows,
+    an exported one included, `tf.errors.InvalidArgumentError` is raised when it runs.
+
+    Args:
+        **values: Two arrays or tensors by their names, for the error message.
+
+    Returns:
+        The two as tensors.
+
+    Raises:
+        ValueError: If the numbers of rows are known and differ.
+    """
+    one, other = (tf.convert_to_tensor(value) for value in values.values())
+    message = "`{}` and `{}` must have the same number of rows".format(*values)
+    rows = one.shape[0], other.shape[0]
+    if None not in rows:
+        if rows[0] != rows[1]:
+            raise ValueError(
+                f"{message}, received {rows[0]} and {rows[1]}. Pass one of each per "
+                f"sentence."
+            )
+        return [one, other]
+    equal = tf.debugging.assert_equal(
+        tf.shape(one)[0], tf.shape(other)[0], f"{message}, one of each per sentence."
+    )
+    with tf.control_dependencies([equal]):
+        return [tf.identity(one), tf.identity(other)]
+
+
 def concrete(method: str, value: Any) -> None:
     """Raises a `ValueError` for symbolic tensors, which only `call` can handle.
 

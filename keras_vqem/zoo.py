@@ -1,6 +1,7 @@
 """The trained models that come with the package."""
 
 import dataclasses
+import numbers
 import os
 from typing import Any
 
@@ -35,29 +36,47 @@ class Entry:
 def entries() -> list[Entry]:
     """Returns facts about the presets that come with the package.
 
+    A preset that cannot be read is left out; `table` says why.
+
     Example:
 
     >>> models = {entry.name: entry.model for entry in keras_vqem.zoo.entries()}
     >>> models["cifar10_em"]
     'ImageVQVAE'
     """
-    return [_entry(name) for name in preset.shipped()]
+    return [found for found in _found() if isinstance(found, Entry)]
+
+
+def _found():
+    """Yields the entries, and instead of those that cannot be read, why."""
+    for name in preset.shipped():
+        try:
+            yield _entry(name)
+        except (preset.PresetError, OSError) as error:
+            yield f"{name}  (cannot be read)\n    {error}"
 
 
 def _entry(name):
     folder = preset.preset_folder(name)
     record = preset.read_config(folder)
     about = record["about"]
-    return Entry(
-        name,
-        record["model"]["class_name"],
-        about.get("task", ""),
-        about.get("data", ""),
-        about.get("terms", ""),
-        record["model"]["config"].get("generation_config", {}),
-        sum(file.stat().st_size for file in folder.iterdir()) / 1e6,
-        about.get("metrics", {}),
-    )
+    facts = [about.get(fact, "") for fact in ("task", "data", "terms")]
+    decoding = record["model"]["config"].get("generation_config", {})
+    metrics = about.get("metrics", {})
+    dicts = isinstance(decoding, dict) and isinstance(metrics, dict)
+    if not dicts or not all(isinstance(fact, str) for fact in facts):
+        raise preset.PresetError(
+            f"{folder / preset.CONFIG}: facts must be texts, and metrics a dict."
+        )
+    for metric, value in metrics.items():
+        if not isinstance(value, numbers.Real) or not -1e300 < value < 1e300:
+            raise preset.PresetError(
+                f"{folder / preset.CONFIG}: {metric} is {str(value)[:40]!r}, which is "
+                f"no number."
+            )
+    size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
+    model = record["model"]["class_name"]
+    return Entry(name, model, *facts, decoding, size, metrics)
 
 
 def load(name: str | os.PathLike) -> preset.Presets:
@@ -67,10 +86,12 @@ def load(name: str | os.PathLike) -> preset.Presets:
 
 def table() -> str:
     """Returns the entries as text, a few lines per preset."""
-    return "\n\n".join(map(_text, entries())) or "This installation has no presets."
+    return "\n\n".join(map(_text, _found())) or "This installation has no presets."
 
 
 def _text(entry):
+    if isinstance(entry, str):
+        return entry
     metrics = ", ".join(f"{k} {v:.2f}" for k, v in entry.metrics.items())
     decoding = ", ".join(f"{k}={v}" for k, v in entry.decoding.items())
     parts = {

@@ -14,7 +14,6 @@ training, the figures of the evaluations, stored decoding options, what name_cod
 found out about the codes of the run, and notes (terms of the data, limits).
 """
 
-import json
 from pathlib import Path
 
 from arguments import make_parser, user_errors
@@ -48,6 +47,7 @@ def main(arguments=None):
         parser.error("--evaluation needs --task, --trained-on and --terms")
 
     from keras_vqem.evaluation import model_card
+    from keras_vqem.files import read_json
     from keras_vqem.models.loading import load_with_prior
 
     if options.run:
@@ -57,7 +57,7 @@ def main(arguments=None):
         model.save_to_preset(options.output, half=options.half, about=about)
         print(f"{options.output}: {model.count_params():,} parameters")
         return
-    evaluations = [json.loads(path.read_text()) for path in options.evaluation]
+    evaluations = [read_json(path) for path in options.evaluation]
     for path, evaluation in zip(options.evaluation, evaluations, strict=True):
         if not {"entries", "rows"} & set(evaluation):
             raise ValueError(

@@ -9,7 +9,6 @@ model; its rows, such as numbers of beams, are joined by a line. Up and to the l
 better. --names gives models other names in the picture: runs/latent="codes, n_c = 3".
 """
 
-import json
 from pathlib import Path
 
 from arguments import make_parser, user_errors
@@ -74,7 +73,9 @@ def main(arguments=None):
     add("--names", **rename, help="other names for models (default: their own)")
     options = parser.parse_args(arguments)
 
-    entries = json.loads(options.evaluation.read_text()).get("entries")
+    from keras_vqem.files import read_json
+
+    entries = read_json(options.evaluation).get("entries")
     if not entries or "bleu" not in entries[0]:
         raise ValueError(
             f"{options.evaluation} has no BLEU and latency; pass what "

@@ -1,10 +1,11 @@
 """Translates texts sentence by sentence, and warns of probable mistakes."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from keras_vqem.models.translator import Translator
+from keras_vqem.models.translator import MAX_TOKENS, Translator
 from keras_vqem.text import split_sentences
 
 
@@ -41,9 +42,12 @@ def answer_texts(
     """
     split = [split_sentences(text) for text in texts]
     sentences = [sentence for row in split for sentence in row]
-    found, scores = model.translate(
-        sentences, batch_size, return_scores=True, **options
-    )
+    too_long = model.tokenizer.encode(sentences).row_lengths().numpy() > MAX_TOKENS
+    with warnings.catch_warnings():  # Which texts were cut is told below.
+        warnings.filterwarnings("ignore", message=".* texts have more than")
+        found, scores = model.translate(
+            sentences, batch_size, return_scores=True, **options
+        )
     unknown = model.tokenizer.unknown_characters("".join(texts))
     number = options.get("num_return_sequences")
     if number is None:
@@ -61,9 +65,16 @@ def answer_texts(
             for place in range(number or 1)
         ]
         translation, score = choices[0]
-        strange = [character for character in unknown if character in text]
-        warnings = warnings_of(model, text, strange, translation, score)
-        answers.append(Answer(translation, score, warnings, choices))
+        own = set(text)
+        strange = [character for character in unknown if character in own]
+        doubts = warnings_of(model, text, strange, translation, score)
+        if too_long[here].any():
+            doubts.insert(
+                0,
+                f"a sentence has more than {MAX_TOKENS} tokens, the rest of it was not "
+                f"translated",
+            )
+        answers.append(Answer(translation, score, doubts, choices))
     return answers
 
 
@@ -97,17 +108,17 @@ def warnings_of(
     Returns:
         A list of strings, empty if there is no reason.
     """
-    warnings = []
+    doubts = []
     if len(split_sentences(text)) > len(split_sentences(text, max_words=len(text) + 1)):
-        warnings.append("a sentence is very long and was translated in parts")
+        doubts.append("a sentence is very long and was translated in parts")
     if unknown:
         listed = " ".join(unknown[:8]) + (" ..." if unknown[8:] else "")
-        warnings.append(f"the model does not know the characters {listed}")
+        doubts.append(f"the model does not know the characters {listed}")
     if not translation:
-        warnings.append("the translation is empty")
+        doubts.append("the translation is empty")
     elif model.low_score is not None and score < model.low_score:
-        warnings.append(
+        doubts.append(
             f"the translation is probably wrong: its score {score:.2f} is below "
             f"{model.low_score:.2f}, which is low for text that the model knows"
         )
-    return warnings
+    return doubts

@@ -6,12 +6,11 @@ server, models.config and batching.config, to the folder above FOLDER.
 
 import argparse
 import contextlib
-import os
 import pathlib
-import shutil
 from typing import TYPE_CHECKING, Any
 
 from keras_vqem.command import decoding, problems
+from keras_vqem.files import replacing_folder
 
 if TYPE_CHECKING:
     from keras_vqem.models.task_model import TaskModel
@@ -108,19 +107,19 @@ def write(
     from keras_vqem.models.translator import Translator
     from keras_vqem.serving import write_warmup
 
-    # A server ignores folders whose names are not numbers.
-    partial = folder / f".{version}.{os.getpid()}.partial"
-    partial.mkdir(parents=True)
+    target = folder / str(version)
     try:
-        if isinstance(model, Translator):
-            model.export(partial, max_tokens, **options)
-            write_warmup(partial, WARMUP)
-        else:
-            model.export(partial)
-            write_warmup(partial, np.zeros((1, *model.image_size, 3), "uint8"))
-        partial.rename(folder / str(version))
+        # A server ignores folders whose names are not numbers.
+        with replacing_folder(target) as partial:
+            if isinstance(model, Translator):
+                model.export(partial, max_tokens, **options)
+                write_warmup(partial, WARMUP)
+            else:
+                model.export(partial)
+                write_warmup(partial, np.zeros((1, *model.image_size, 3), "uint8"))
+            if target.exists():
+                raise FileExistsError(f"{target} was written by another process.")
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
         with contextlib.suppress(OSError):  # It stays unless it is empty.
             folder.rmdir()
 

@@ -57,7 +57,7 @@ class Pictures:
         """Returns the codes of a request as an array, or raises `Refused`."""
         try:
             found = np.array(codes)
-        except ValueError:  # Rows of different lengths.
+        except (ValueError, RecursionError):  # Rows of different lengths, or depths.
             found = np.array("")
         if found.dtype.kind != "i" or found.shape != self.grid:
             raise Refused(

@@ -1,6 +1,7 @@
 """Sentences of the demo page, translated by a `LatentNMT` and its teacher."""
 
 import functools
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +14,10 @@ from keras_vqem.evaluation import latency
 from keras_vqem.models import CTCOutput, LatentNMT, Transformer
 from keras_vqem.text import split_sentences
 
-# Attention and the teacher's steps grow with the text, and the page must not hang.
-MAX_TOKENS = 128
-ROUNDS = 7
+# Attention and the teacher's steps grow with the text, and the page must not hang:
+# limits per sentence and per text, and seconds after which no more rounds are timed.
+MAX_TOKENS, MAX_TEXT_TOKENS = 128, 256
+ROUNDS, TIMING_SECONDS = 7, 2.0
 TRIED, NEIGHBOURS = 64, 6  # codes
 
 
@@ -51,6 +53,7 @@ class Sentences:
             input_signature=[ids, tf.TensorSpec([None], "int32")],
             autograph=False,
         )
+        self._latent_graph.get_concrete_function()  # Traced before it is timed.
         # Texts are decoded like translations. Pieces keep repeats, so that each code
         # has its own tokens.
         self._text_graph, self._pieces_graph = (
@@ -83,20 +86,26 @@ class Sentences:
         latent_ids = self._ids(self.latent, sentences)
         code = self._usual if style is None else self.styles[style]
         first = tf.fill([len(sentences)], code)
-        latent = functools.partial(self._latent_graph, latent_ids, first)
+        # What comes out, and a warm-up that tells how many rounds there is time for.
+        start = time.perf_counter()
+        teacher_found = self._teacher_graph(teacher_ids).numpy()
+        found = self._latent_graph(latent_ids, first)
+        texts = {
+            "teacher": _written(self.teacher, teacher_found),
+            "latent": _written(self.latent, found["target_ids"]),
+        }
+        seconds = time.perf_counter() - start
+        rounds = min(max(int(TIMING_SECONDS / seconds), 1), ROUNDS)
         times = latency.measure(
             {
                 "teacher": lambda: self._teacher_graph(teacher_ids).numpy(),
-                "latent": lambda: latent()["target_ids"].numpy(),
+                "latent": lambda: self._latent_graph(latent_ids, first)[
+                    "target_ids"
+                ].numpy(),
             },
-            rounds=ROUNDS,
-            warmup=1,
+            rounds=rounds,
+            warmup=0,
         )
-        found = latent()
-        texts = {
-            "teacher": _written(self.teacher, self._teacher_graph(teacher_ids)),
-            "latent": _written(self.latent, found["target_ids"]),
-        }
         rows = [
             [int(code) for code in row if code < self.num_codes]
             for row in found["codes"].numpy()
@@ -123,7 +132,7 @@ class Sentences:
             "styles": self._in_styles(latent_ids),
             "speedup": None if warnings else teacher_ms / latent_ms,
             "warnings": warnings,
-            "rounds": ROUNDS,
+            "rounds": rounds,
         }
 
     def _in_styles(self, ids):
@@ -211,12 +220,18 @@ class Sentences:
 
     def _ids(self, model, sentences):
         rows = model.tokenizer.encode(sentences)
-        longest = int(tf.reduce_max(rows.row_lengths()))
+        lengths = rows.row_lengths().numpy()
+        longest, total = int(lengths.max()), int(lengths.sum())
         if longest > MAX_TOKENS:
             raise Refused(
                 f"A sentence has {longest} tokens, but at most {MAX_TOKENS} are "
                 f"allowed. Letters that are not English take several tokens each. "
                 f"Shorten it.",
+            )
+        if total > MAX_TEXT_TOKENS:
+            raise Refused(
+                f"The text has {total} tokens, but at most {MAX_TEXT_TOKENS} are "
+                f"allowed. Shorten it.",
             )
         return rows.to_tensor()
 

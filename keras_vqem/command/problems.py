@@ -45,5 +45,8 @@ class Refused(Exception):
 
 def said(value: Any) -> str:
     """Returns a value of a request as JSON, cut to at most 40 characters."""
-    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "a deeply nested value"
     return text if len(text) <= 40 else text[:37] + "..."

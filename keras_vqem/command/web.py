@@ -4,7 +4,6 @@ import logging
 import os
 import pathlib
 import socket
-import threading
 
 from keras_vqem.command import demo
 from keras_vqem.command.page_images import Pictures, decoded, fitted
@@ -15,6 +14,8 @@ from keras_vqem.models import ImageVQVAE, LatentNMT, Transformer, loading
 try:
     import flask
     from werkzeug import exceptions, serving
+
+    from keras_vqem.command import page_guard
 except ImportError as error:
     raise ImportError(
         "The page needs Flask, which the extra `web` installs: in a checkout by "
@@ -59,7 +60,12 @@ def serve(port: int, teacher: str | None = None, latent: str | None = None) -> N
         logging.getLogger("werkzeug").setLevel(logging.ERROR)  # Not every request.
         # In threads: browsers open spare connections, which would block a single one.
         server = serving.make_server(
-            HOST, port, app, threaded=True, fd=listener.fileno()
+            HOST,
+            port,
+            app,
+            threaded=True,
+            request_handler=page_guard.RequestHandler,
+            fd=listener.fileno(),
         )
         url = f"http://{HOST}:{port}"
         print(f"Open {url} in a browser. Ctrl-C ends it.", flush=True)
@@ -98,8 +104,8 @@ def create_app(
     app.config["TRUSTED_HOSTS"] = [HOST, "localhost"]
     sentences = Sentences(teacher, latent)
     pictures = None if images_model is None else Pictures(images_model)
-    # One request at a time: parallel ones would distort each other's times.
-    lock = threading.Lock()
+    turns = page_guard.Turns()
+    page_guard.protect(app)
 
     @app.errorhandler(exceptions.HTTPException)
     def tell(error):
@@ -132,14 +138,14 @@ def create_app(
     def translate():
         fields = _fields()
         text, style = _text(fields), sentences.checked_style(fields.get("style"))
-        with lock:
+        with turns.one():
             return sentences.translate(text, style)
 
     @app.post("/api/decode")
     def decode():
         fields = _fields()
         text, codes = _text(fields), sentences.checked(fields.get("codes"))
-        with lock:
+        with turns.one():
             return sentences.decode(text, codes)
 
     @app.post("/api/neighbours")
@@ -152,7 +158,7 @@ def create_app(
                 400,
                 f"`place` must be from 0 to {len(codes) - 1}, received {said(place)}.",
             )
-        with lock:
+        with turns.one():
             return sentences.neighbours(text, codes, place)
 
     def the_pictures():
@@ -164,20 +170,20 @@ def create_app(
         if number >= len(examples):
             last = len(examples) - 1
             flask.abort(404, f"There is no image {number}, only 0 to {last}.")
-        with lock:
+        with turns.one():
             return pictures.through(examples[number])
 
     @app.post("/api/images")
     def upload():
         size = the_pictures().model.image_size
         content = flask.request.get_data()
-        with lock:
+        with turns.one():
             return pictures.through(fitted(decoded(content), size))
 
     @app.post("/api/images/decode")
     def repaint():
         codes = the_pictures().checked(_fields().get("codes"))
-        with lock:
+        with turns.one():
             return pictures.decode(codes)
 
     @app.post("/api/samples")
@@ -188,7 +194,7 @@ def create_app(
             flask.abort(
                 400, f"`seed` must be from 0 to 2147483647, received {said(seed)}."
             )
-        with lock:
+        with turns.one():
             return pictures.samples(seed)
 
     return app
@@ -196,7 +202,10 @@ def create_app(
 
 def _fields():
     """Returns the JSON object of a request as a dict."""
-    fields = flask.request.get_json()
+    try:
+        fields = flask.request.get_json()
+    except RecursionError:
+        flask.abort(400, "The JSON is nested too deeply.")
     if not isinstance(fields, dict):
         flask.abort(400, f"A JSON object was expected, received {said(fields)}.")
     return fields

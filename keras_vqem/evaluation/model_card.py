@@ -1,13 +1,12 @@
 """Model cards: how a preset was trained, and what was measured with it."""
 
-import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
 
 import keras
 
-from keras_vqem.files import read_json_lines
+from keras_vqem.files import read_json, read_json_lines
 from keras_vqem.models import preset
 
 # The recipe that trains each class of model.
@@ -73,7 +72,7 @@ def training_seconds(run: str | os.PathLike) -> float | None:
 
 
 def _run_record(run):
-    record = json.loads((run / "config.json").read_text())
+    record = read_json(run / "config.json")
     if "arguments" not in record:
         raise ValueError(
             f"{run} is not the folder of a run. Pass one that a recipe made."

@@ -41,18 +41,20 @@ def whole_positions(
     """Cuts a batch of codes after the last position that is complete in any row.
 
     Args:
-        codes: int32 `[B, N]`, `end_code` from the end of a sequence on.
+        codes: int32 `[B, N]`. A sequence ends with the first number that is not a
+            code, such as `end_code`; what follows in its row is ignored.
         num_groups: Number of codes per position.
-        end_code: Code that marks the end.
+        end_code: Number of codes, which marks the end.
 
     Returns:
-        A tuple `(codes, mask)`: int32 `[B, positions * num_groups]` with 0 instead of
-        `end_code`, and booleans `[B, positions]`, False after a sequence's end. There
-        is at least one position.
+        A tuple `(codes, mask)`: int32 `[B, positions * num_groups]` with 0 after the
+        end, and booleans `[B, positions]`, False after a sequence's end. There is at
+        least one position.
     """
-    if num_groups > 1:  # One position, even if all rows end before it is complete.
-        codes = ops.pad(codes, [[0, 0], [0, num_groups - 1]], constant_values=end_code)
-    there = codes < end_code
+    # One position, even if all rows end before it is complete.
+    codes = ops.pad(codes, [[0, 0], [0, num_groups]], constant_values=end_code)
+    ended = (codes < 0) | (codes >= end_code)
+    there = ops.cumsum(ops.cast(ended, "int32"), axis=1) == 0
     longest = ops.max(ops.sum(ops.cast(there, "int32"), axis=1), initial=0)
     longest = ops.maximum(longest // num_groups, 1) * num_groups
     codes, there = codes[:, :longest], there[:, :longest]

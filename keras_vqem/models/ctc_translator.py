@@ -279,7 +279,8 @@ class CTCTranslator(Translator):
         `generation_config`, and else has the default given here.
 
         Args:
-            source_ids: int32 `[B, S]`, source sentences, padded with 0.
+            source_ids: int32 `[B, S]`, source sentences, padded with 0. A row of
+                padding alone has an empty translation.
             num_beams: Number of candidate translations. With 1, each position takes
                 its most probable id, without a loop. With more, a prefix beam search
                 goes through the positions, sums the probability of each candidate over

@@ -4,7 +4,7 @@ import tensorflow as tf
 from keras import ops
 from numpy.typing import ArrayLike
 
-from keras_vqem.checks import whole_number
+from keras_vqem.checks import same_rows, whole_number
 from keras_vqem.decoding.ctc_best_path import left_aligned
 from keras_vqem.ids import PAD_ID
 from keras_vqem.models import code_sequences, latent_training
@@ -25,6 +25,10 @@ class LatentTranslation(Translator):
         """Returns vectors `[B, positions, D]` for codes `[B, N]`."""
         codes = code_sequences.unflatten_groups(codes, self.bottleneck)
         return self.bottleneck.decode(codes)
+
+    @property
+    def _nothing(self):
+        return {**super()._nothing, "codes": self.predictor.end_code}
 
     @property
     def _num_groups(self):
@@ -56,6 +60,7 @@ class LatentTranslation(Translator):
         Returns:
             int32 `[B, N]`, codes, followed by `num_codes` from a sentence's end on.
         """
+        source_ids, target_ids = same_rows(sources=source_ids, targets=target_ids)
         memory, memory_mask = self.encode_source(source_ids)
         vectors, mask = latent_training.compress(self, target_ids, memory, memory_mask)
         codes = code_sequences.flatten_groups(self.bottleneck.encode(vectors))
@@ -73,13 +78,15 @@ class LatentTranslation(Translator):
 
         Args:
             source_ids: int32 `[B, S]`, source sentences, padded with 0.
-            codes: int32 `[B, N]`, codes as `encode_ids` returns them.
+            codes: int32 `[B, N]`, codes as `encode_ids` returns them. The first
+                number of a row that is not a code ends it.
             drop_repeats: Whether to leave out an id that equals the one before it.
             blank_bias: Number to add to the blank's logit, as in `generate`.
 
         Returns:
             int32 `[B, L]`, ids of the translations, padded with 0.
         """
+        source_ids, codes = same_rows(sources=source_ids, codes=codes)
         memory, memory_mask = self.encode_source(source_ids)
         ids = self.write_words(codes, memory, memory_mask, blank_bias)[0]
         return without_repeats(ids) if drop_repeats else ids
@@ -127,7 +134,8 @@ class LatentTranslation(Translator):
         `generation_config`, and else has the default given here.
 
         Args:
-            source_ids: int32 `[B, S]`, source sentences, padded with 0.
+            source_ids: int32 `[B, S]`, source sentences, padded with 0. A row of
+                padding alone has an empty translation.
             num_beams: Number of code sequences per sentence. With 1, codes are chosen
                 greedily. With more, a beam search finds the sequences, the decoder
                 writes the words of all of them at once, and the translation with the

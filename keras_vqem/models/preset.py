@@ -8,18 +8,28 @@ README.md        model card
 
 import contextlib
 import hashlib
-import json
 import os
 import pathlib
 import re
-import shutil
-import zipfile
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_vqem.files import replacing, write_json
+from keras_vqem.files import (
+    read_json,
+    replacing,
+    replacing_folder,
+    restored,
+    write_json,
+)
+from keras_vqem.models.preset_weights import (
+    REMEDY,
+    PresetError,
+    StoredWeights,
+    finite,
+    named_weights,
+)
 
 FORMAT = 2
 CONFIG, WEIGHTS, CARD = "config.json", "weights.npz", "README.md"
@@ -53,13 +63,6 @@ KERAS_CLASSES = {
 }
 
 
-REMEDY = "Download the preset again, or load another one."
-
-
-class PresetError(ValueError):
-    """Raised for a preset that is damaged, foreign, or of another version."""
-
-
 @contextlib.contextmanager
 def _blaming(path):
     """Turns every error inside into a `PresetError` that names a preset's file."""
@@ -68,8 +71,10 @@ def _blaming(path):
     except PresetError:
         raise
     except Exception as error:
+        # Keras quotes the whole config, and then what was wrong with it.
+        reason = str(error).rsplit("Exception encountered: ", 1)[-1]
         raise PresetError(
-            f"No model can be made from {path} ({type(error).__name__}: {error}). It "
+            f"No model can be made from {path} ({type(error).__name__}: {reason}). It "
             f"is damaged, foreign, or of another version: update keras_vqem, or "
             f"download the preset again."
         ) from error
@@ -107,22 +112,23 @@ class Presets:
         _check_objects(config, folder)
         dtype = "float16" if half else "float32"
         arrays = {}
-        for name, weight in _named_weights(self).items():
+        for name, weight in named_weights(self).items():
             value = keras.ops.convert_to_numpy(weight)
-            if not _finite(value):
+            if not finite(value):
                 raise ValueError(
                     f"Weight {weight.path} has NaN or infinite values: training "
                     f"diverged. Save an earlier checkpoint."
                 )
             if value.dtype == np.float32:
                 value = value.astype(dtype)
-                if not _finite(value):
+                if not finite(value):
                     raise ValueError(
                         f"Weight {weight.path} has values that are too large for "
                         f"half precision. Save with half=False."
                     )
             arrays[name] = value
-        with _replacing_folder(folder) as new:
+        _refuse_to_replace(folder)
+        with replacing_folder(folder) as new:
             np.savez_compressed(new / WEIGHTS, **arrays)
             names = [WEIGHTS]
             if self.tokenizer is not None:
@@ -160,7 +166,8 @@ class Presets:
         record = read_config(folder)
         for name, digest in record["files"].items():
             _check_file(folder, name, digest)
-        with _blaming(folder / CONFIG):
+        stored = StoredWeights(folder / WEIGHTS)
+        with _blaming(folder / CONFIG), stored.limiting(record["model"]):
             model = keras.saving.deserialize_keras_object(
                 record["model"], safe_mode=True
             )
@@ -176,22 +183,24 @@ class Presets:
                 )
             with _blaming(folder / TOKENIZER):
                 model.tokenizer.load_assets(folder)
-        with _blaming(folder / CONFIG):
+        with _blaming(folder / CONFIG), stored.limiting(record["model"]):
             if not model.built:
                 model.build()
         with _blaming(folder / WEIGHTS):
-            _load_weights(model, folder / WEIGHTS)
+            stored.load_into(model)
         return model
 
 
 def shipped() -> list[str]:
     """Returns the names of the presets that come with the package."""
-    return sorted({p.parent.name for s in SHIPPED for p in s.glob(f"*/{CONFIG}")})
+    found = {p.parent.name for s in SHIPPED for p in s.glob(f"*/{CONFIG}")}
+    # Hidden are those that a killed process has not finished.
+    return sorted(name for name in found if not name.startswith("."))
 
 
 def preset_folder(name: str | os.PathLike) -> pathlib.Path:
     """Returns the folder of a preset, given its name or its folder."""
-    for folder in (pathlib.Path(name), *(place / name for place in SHIPPED)):
+    for folder in (restored(name), *(place / name for place in SHIPPED)):
         if (folder / CONFIG).is_file():
             return folder
         if (folder / WEIGHTS).is_file():
@@ -202,38 +211,19 @@ def preset_folder(name: str | os.PathLike) -> pathlib.Path:
     )
 
 
-@contextlib.contextmanager
-def _replacing_folder(folder):
-    """Yields a new folder, which replaces `folder` once it is complete."""
-    folder = pathlib.Path(folder).absolute()
+def _refuse_to_replace(folder):
+    """Raises if a folder holds anything else than a preset."""
+    folder = restored(folder)
     if folder.exists() and any(folder.iterdir()) and not (folder / CONFIG).is_file():
         raise FileExistsError(
             f"{folder} is not empty and not a preset, and its content would be lost. "
             f"Choose another folder."
         )
-    new, old = (
-        folder.with_name(f".{folder.name}.{os.getpid()}.{part}")
-        for part in ("partial", "old")
-    )
-    new.mkdir(parents=True)
-    try:
-        yield new
-        # A folder cannot be renamed to one that is not empty.
-        if folder.exists():
-            folder.rename(old)
-        try:
-            new.rename(folder)
-        except OSError:
-            if old.exists():
-                old.rename(folder)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
 
 
 def _sha256(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_config(folder: pathlib.Path) -> dict[str, Any]:
@@ -251,7 +241,7 @@ def read_config(folder: pathlib.Path) -> dict[str, Any]:
     """
     path = folder / CONFIG
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
         found = record["format"]
         if found != FORMAT:
             remedy = (
@@ -264,14 +254,16 @@ def read_config(folder: pathlib.Path) -> dict[str, Any]:
                 f"format {FORMAT}. {remedy}"
             )
         files, model = dict(record["files"]), record["model"]
-    except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
-        if isinstance(error, PresetError):
-            raise
+    except PresetError:
+        raise
+    except (ValueError, KeyError, TypeError) as error:
         raise PresetError(f"{path} is damaged ({error!r}). {REMEDY}") from error
     if WEIGHTS not in files:
         raise PresetError(f"{path} does not list {WEIGHTS}. {REMEDY}")
-    model = _uncompiled(model)
     with _blaming(path):
+        model = _uncompiled(model)
+        if not isinstance(model, dict) or not isinstance(model.get("config"), dict):
+            raise TypeError("`model` must be an object with a class_name and a config")
         _check_objects(model, path)
     about = record.get("about")
     about = about if isinstance(about, dict) else {}
@@ -288,7 +280,7 @@ def describe(folder: str | os.PathLike, card: str, about: dict[str, Any]) -> Non
     """
     folder = preset_folder(folder)
     read_config(folder)
-    record = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    record = read_json(folder / CONFIG)
     with replacing(folder / CARD) as file:
         file.write_text(card, encoding="utf-8")
     write_json(folder / CONFIG, {**record, "about": about})
@@ -346,65 +338,3 @@ def _check_file(folder, name, digest):
             f"{path} was changed or damaged: its SHA-256 is not the one in {CONFIG}. "
             f"{REMEDY}"
         )
-
-
-def _named_weights(layer):
-    """Returns weights by the names of the layers around them, outermost first.
-
-    `weight.path` would not do: it depends on whether the model or its user built a
-    layer.
-    """
-    named = {}
-    for inner in layer._flatten_layers(include_self=False, recursive=False):
-        named |= {
-            f"{inner.name}/{name}": weight
-            for name, weight in _named_weights(inner).items()
-        }
-    known = {id(weight) for weight in named.values()}
-    named |= {
-        weight.name: weight for weight in layer.weights if id(weight) not in known
-    }
-    if len(named) != len(layer.weights):
-        raise ValueError(
-            f"Two layers or weights in {layer.name!r} have the same name. Give them "
-            f"different names, so that a preset can tell their weights apart."
-        )
-    return named
-
-
-def _finite(value):
-    return value.dtype.kind != "f" or bool(np.isfinite(value).all())
-
-
-def _load_weights(model, path):
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            values = {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise PresetError(f"{path} is damaged ({error!r}). {REMEDY}") from error
-    weights = _named_weights(model)
-    if values.keys() != weights.keys():
-        missing = sorted(weights.keys() - values.keys())
-        foreign = sorted(values.keys() - weights.keys())
-        raise PresetError(
-            f"{path} does not fit the model. Missing in the file: "
-            f"{missing[:3] or 'none'}. Not in the model: {foreign[:3] or 'none'}. "
-            f"{REMEDY}"
-        )
-    for name, weight in weights.items():
-        value, wanted = values[name], keras.backend.standardize_dtype(weight.dtype)
-        if value.shape != tuple(weight.shape):
-            raise PresetError(
-                f"{path}: {name} has shape {value.shape}, but the model needs "
-                f"{tuple(weight.shape)}. {REMEDY}"
-            )
-        floats = ("float32", "float16")
-        if str(value.dtype) not in (floats if wanted in floats else (wanted,)):
-            raise PresetError(
-                f"{path}: {name} has dtype {value.dtype}, but the model needs "
-                f"{wanted}. {REMEDY}"
-            )
-        if not _finite(value):
-            raise PresetError(f"{path}: {name} has NaN or infinite values. {REMEDY}")
-    for name, weight in weights.items():
-        weight.assign(values[name])

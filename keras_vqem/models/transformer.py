@@ -205,7 +205,8 @@ class Transformer(Translator):
         `generation_config`, and else has the default given here.
 
         Args:
-            source_ids: int32 `[B, S]`, source sentences, padded with 0.
+            source_ids: int32 `[B, S]`, source sentences, padded with 0. A row of
+                padding alone has an empty translation.
             num_beams: Number of hypotheses per sentence. 1 is greedy search.
             length_penalty: Exponent alpha of `((5 + length) / 6) ** alpha`, by which
                 the log probability of a hypothesis is divided.

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from keras import ops
 
+from keras_vqem.checks import same_rows
 from keras_vqem.ids import EOS_ID, PAD_ID, UNKNOWN_ID
 
 if TYPE_CHECKING:
@@ -60,14 +61,9 @@ def of_codes(model: "LatentNMT", max_tokens: int, options: dict[str, Any]) -> En
         return {"codes": model.encode_ids(*ids)}
 
     def decode(sources, codes):
-        # A number that is not a code ends its row instead of failing all rows.
-        end = model.predictor.end_code
-        codes = codes[:, :max_codes]
-        codes = ops.where((codes < 0) | (codes > end), end, codes)
-        codes = ops.pad(codes, [[0, 0], [0, 1]], constant_values=end)
         ids = model.decode_ids(
             read(model.tokenizer, sources, max_tokens),
-            codes,
+            codes[:, :max_codes],
             drop_repeats=options.get("drop_repeats", False),
             blank_bias=options.get("blank_bias", 0.0),
         )
@@ -98,6 +94,7 @@ def of_styles(
     names, codes = zip(*model.styles.items(), strict=True)
 
     def translate_with_style(texts, styles):
+        texts, styles = same_rows(texts=texts, styles=styles)
         # A name that is empty or unknown must not fail the other rows.
         same = styles[:, None] == tf.constant(names)
         first = tf.reduce_max(tf.where(same, tf.constant(codes), -1), axis=1)
@@ -106,6 +103,15 @@ def of_styles(
         return serve(texts)
 
     return {"translate_with_style": (translate_with_style, [TEXTS, STYLES])}
+
+
+def check_max_tokens(max_tokens: int) -> None:
+    """Raises a `ValueError` if no token fits beside the end symbol."""
+    if max_tokens < 2:
+        raise ValueError(
+            f"`max_tokens` must be at least 2, one token and the end symbol, received "
+            f"{max_tokens!r}."
+        )
 
 
 def read(tokenizer: Any, texts: tf.Tensor, max_tokens: int) -> tf.Tensor:

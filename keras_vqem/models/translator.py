@@ -3,6 +3,7 @@
 import functools
 import inspect
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,16 +29,28 @@ from keras_vqem.models.token_scores import cross_entropy
 
 # Batches shrink when their longest sentence has more ids than this.
 LONG = 128
+# Texts are cut after this many tokens, unless a call says otherwise.
+MAX_TOKENS = 256
 
 
 def with_generation_config(generate: Callable) -> Callable:
-    """Decorates `generate` to take missing options from `generation_config`."""
+    """Decorates `generate` to take missing options from `generation_config`.
+
+    A row of `source_ids` without any ids also gets no translation, whatever the
+    decoder would write without a source.
+    """
 
     names = ("__module__", "__name__", "__qualname__", "__doc__")
 
     @functools.wraps(generate, assigned=names)
     def merged(self, source_ids: ArrayLike, **options: Any) -> dict[str, tf.Tensor]:
-        return generate(self, source_ids, **{**self.generation_config, **options})
+        found = generate(self, source_ids, **{**self.generation_config, **options})
+        there = ops.any(source_ids != PAD_ID, axis=1)
+        for name, nothing in self._nothing.items():
+            axes = [1] * (len(found[name].shape) - 1)
+            rows = ops.reshape(there, (-1, *axes))
+            found[name] = tf.where(rows, found[name], nothing)
+        return found
 
     merged.options = list(inspect.signature(generate).parameters)[2:]
     # `tf.function` would read defaults off the original and pass them as if given.
@@ -230,6 +243,9 @@ class Translator(TaskModel):
 
     # Translation.
 
+    # What `generate` returns for a row without a source.
+    _nothing = {"target_ids": PAD_ID, "scores": -1e9}
+
     @property
     def generation_options(self) -> list[str]:
         """Names of the options of `generate`."""
@@ -337,9 +353,10 @@ class Translator(TaskModel):
         texts: Sequence[str],
         batch_size: int = 64,
         return_scores: bool = False,
+        max_tokens: int = MAX_TOKENS,
         **options: Any,
     ) -> list | tuple[list, list]:
-        """Translates strings.
+        """Translates strings, each of them at most one sentence.
 
         Args:
             texts: List of strings of any lengths, in any order. Batches are formed by
@@ -347,6 +364,9 @@ class Translator(TaskModel):
             batch_size: Number of texts per batch. Batches of very long texts are
                 smaller.
             return_scores: Whether to return the scores of `generate` as well.
+            max_tokens: Number of tokens after which texts are cut, with a warning, as
+                in `export`. The time for a text grows with the square of its length,
+                so split longer texts with `keras_vqem.text.split_sentences`.
             **options: Options of `generate`. They override `generation_config`.
 
         Returns:
@@ -364,8 +384,18 @@ class Translator(TaskModel):
         texts = list(texts)
         if not texts:
             return ([], []) if return_scores else []
+        endpoints.check_max_tokens(max_tokens)
         rows_of_ids = self.tokenizer.encode(texts)
         lengths = rows_of_ids.row_lengths().numpy()
+        if too_long := np.count_nonzero(lengths > max_tokens):
+            warnings.warn(
+                f"{too_long} of {len(texts)} texts have more than {max_tokens} tokens "
+                f"and were cut. Split them with keras_vqem.text.split_sentences, or "
+                f"raise max_tokens.",
+                stacklevel=2,
+            )
+            rows_of_ids = rows_of_ids[:, :max_tokens]
+            lengths = np.minimum(lengths, max_tokens)
         order = np.argsort(-lengths, kind="stable")
         if return_scores:
             graph = self._graph(self.generate, options)
@@ -380,6 +410,7 @@ class Translator(TaskModel):
             rows = batch_size * LONG**2 // max(lengths[order[0]], LONG) ** 2
             places, order = np.split(order, [max(rows, 1)])
             source_ids = tf.gather(rows_of_ids, places).to_tensor(PAD_ID)
+            source_ids = endpoints.cut(source_ids, max_tokens)
             output = graph(source_ids)
             ids = output["target_ids"] if return_scores else output
             written = endpoints.decoded(self.tokenizer, ids).numpy().tolist()
@@ -394,7 +425,10 @@ class Translator(TaskModel):
     # Export.
 
     def export(
-        self, filepath: str | os.PathLike, max_tokens: int = 256, **options: Any
+        self,
+        filepath: str | os.PathLike,
+        max_tokens: int = MAX_TOKENS,
+        **options: Any,
     ) -> None:
         """Writes a SavedModel that TensorFlow Serving can load.
 
@@ -421,11 +455,7 @@ class Translator(TaskModel):
             **options: Options of `generate`, such as `num_beams`. They override
                 `generation_config`.
         """
-        if max_tokens < 2:
-            raise ValueError(
-                f"`max_tokens` must be at least 2, one token and the end symbol, "
-                f"received {max_tokens!r}."
-            )
+        endpoints.check_max_tokens(max_tokens)
         if not self.built:
             self.build()
         options = {**self.generation_config, **options}

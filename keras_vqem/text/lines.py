@@ -1,9 +1,13 @@
 """Texts as lines of a file or a stream: one line in, one line out."""
 
+import codecs
 import os
 import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
+
+# Lines before a very long one need not wait for it.
+CHUNK_BYTES = 10**6
 
 
 def one_line(text: str) -> str:
@@ -30,7 +34,8 @@ def one_line(text: str) -> str:
 def line_chunks(descriptor: int, chunk_size: int) -> Iterator[list[bytes]]:
     """Yields lines as they arrive: many at a time from a file, one from a person.
 
-    A chunk ends when it has `chunk_size` lines, or when no more input is waiting.
+    A chunk ends when it has `chunk_size` lines, when a million bytes were read, or when
+    no more input is waiting. A byte order mark before the first line is left out.
 
     Args:
         descriptor: File descriptor of an open file, pipe or terminal.
@@ -40,20 +45,34 @@ def line_chunks(descriptor: int, chunk_size: int) -> Iterator[list[bytes]]:
         Lists of lines as bytes, without line breaks. The last line need not end in
         one.
     """
-    lines, rest = [], b""
+    mark = codecs.BOM_UTF8
+    for lines in _raw_chunks(descriptor, chunk_size):
+        lines[0] = lines[0].removeprefix(mark)
+        mark = b""
+        yield [line.removesuffix(b"\r") for line in lines]
+
+
+def _raw_chunks(descriptor, chunk_size):
+    lines, rest = [], []  # A long line comes in many pieces, joined at its end.
     while piece := os.read(descriptor, 1 << 16):
-        *complete, rest = (rest + piece).split(b"\n")
-        lines += complete
+        *complete, last = piece.split(b"\n")
+        if complete:
+            complete[0] = b"".join([*rest, complete[0]])
+            lines += complete
+            rest = []
+        rest.append(last)
         while len(lines) >= chunk_size:
-            yield [line.removesuffix(b"\r") for line in lines[:chunk_size]]
+            yield lines[:chunk_size]
             lines = lines[chunk_size:]
         # A regular file is always ready to be read, so its chunks are full.
-        if lines and not select.select([descriptor], [], [], 0)[0]:
-            yield [line.removesuffix(b"\r") for line in lines]
+        waiting = select.select([descriptor], [], [], 0)[0]
+        if lines and (not waiting or sum(map(len, lines + rest)) >= CHUNK_BYTES):
+            yield lines
             lines = []
-    lines += [rest] if rest else []
+    last = b"".join(rest)
+    lines += [last] if last else []
     for start in range(0, len(lines), chunk_size):
-        yield [line.removesuffix(b"\r") for line in lines[start : start + chunk_size]]
+        yield lines[start : start + chunk_size]
 
 
 def answer_lines(
@@ -65,7 +84,8 @@ def answer_lines(
     """Writes translations of lines to standard output, as the lines arrive.
 
     Line n of the output translates line n of the input. The translation of a blank
-    line is an empty line. Bytes that are not UTF-8 are read as U+FFFD.
+    line is an empty line. Bytes that are not UTF-8 are read as U+FFFD, and a byte order
+    mark before the first line is left out.
 
     Args:
         translate: Function from a list of strings to the list of their translations.

@@ -1,5 +1,6 @@
 """ParallelCorpus: sentences and their translations, pair by pair."""
 
+import codecs
 import gzip
 import os
 import pathlib
@@ -14,7 +15,7 @@ from keras_vqem.text import numbers
 class ParallelCorpus:
     """Sentence pairs as two lists of strings of the same length.
 
-    Reading a corpus changes and removes nothing; `keras_vqem.text.clean` removes pairs
+    Reading a corpus changes and removes no pairs; `keras_vqem.text.clean` removes pairs
     on request. Bytes that are not UTF-8 stay in the strings as lone surrogates
     (Python's `surrogateescape`): `clean` finds these lines, and `save` writes the
     original bytes again.
@@ -68,7 +69,8 @@ class ParallelCorpus:
         """Reads two files in which line n of one translates line n of the other.
 
         Lines end in a line feed, or in a carriage return and a line feed; no other
-        character splits lines. Files whose names end in `.gz` are read as gzip files.
+        character splits lines. A byte order mark before the first line is left out.
+        Files whose names end in `.gz` are read as gzip files.
 
         Args:
             source_path: Path of the source sentences, UTF-8, one per line.
@@ -239,6 +241,7 @@ def read_lines(path: str | os.PathLike) -> list[str]:
     content = path.read_bytes()
     if path.suffix == ".gz":
         content = gzip.decompress(content)
+    content = content.removeprefix(codecs.BOM_UTF8)
     lines = content.split(b"\n")
     if not lines[-1]:  # Nothing follows the last line feed: no line.
         lines.pop()

@@ -7,8 +7,10 @@ ABBREVIATIONS = frozenset(
     "approx ca capt col dept dr etc fig gen gov jr lt mr mrs ms mt no nr pp prof rev "
     "sen sgt sr st vol vs bzw evtl hr inkl str usw".split()
 )
-# The end of a sentence: marks, quotes or brackets that close, then a space.
-END = re.compile(r"""([.!?…]+)["'”“’»)\]]*\s+|[。！？]+\s*""")
+# The end of a sentence: marks, quotes or brackets that close, then a space. A match
+# starts with the first of several marks and never goes back, so that a million marks in
+# a line take no longer than other text.
+END = re.compile(r"""(?<![.!?…])([.!?…]++)["'”“’»)\]]*+\s++|[。！？]++\s*+""")
 # What a sentence may begin with, after quotes and brackets that open.
 START = re.compile(r"""["'“‘„«(\[¿¡]*[^\W_a-zß-öø-ÿ]""")
 
@@ -56,18 +58,25 @@ def _ends(text, start, end):
         return False
     if end[1] != ".":
         return True
-    words = text[start : end.start()].split()
-    last = words[-1].lstrip("\"'“‘„«([") if words else ""
+    # The word before the mark; to split the whole sentence each time would take long.
+    stop = end.start()
+    while stop > start and text[stop - 1].isspace():
+        stop -= 1
+    first = stop
+    while first > start and not text[first - 1].isspace():
+        first -= 1
+    last = text[first:stop].lstrip("\"'“‘„«([")
     return len(last) != 1 and last.lower() not in ABBREVIATIONS and "." not in last
 
 
 def _broken(words, max_words):
     """Parts of at most `max_words`, as strings."""
-    while len(words) > max_words:
-        half = max_words // 2
-        places = [i for i in range(half, max_words) if words[i][-1] in ",;:"]
-        cut = places[-1] + 1 if places else max_words
-        yield " ".join(words[:cut])
-        words = words[cut:]
-    if words:
-        yield " ".join(words)
+    start = 0
+    while len(words) - start > max_words:
+        half, stop = start + max_words // 2, start + max_words
+        places = [i for i in range(half, stop) if words[i][-1] in ",;:"]
+        cut = places[-1] + 1 if places else stop
+        yield " ".join(words[start:cut])
+        start = cut
+    if start < len(words):
+        yield " ".join(words[start:])

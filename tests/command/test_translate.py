@@ -77,6 +77,17 @@ def test_text_that_the_model_does_not_know_is_warned_of(text, words, capfd):
     assert words in found.err and text[:20] in found.err
 
 
+def test_a_line_of_a_megabyte_costs_no_other_line(tmp_path, capfd):
+    path = tmp_path / "lines"
+    path.write_text(f"\ufeffA dog runs.\n{'xyz' * 350_000}\nA dog.\n")
+    found = run(capfd, "--file", str(path))
+    first, long, last = found.out.splitlines()
+    assert (first, last) == ("Ein Hund rennt.", "Ein Hund.")
+    assert len(long) < 10_000
+    assert '"xyzxyz' in found.err and "more than 256 tokens" in found.err
+    assert "UserWarning" not in found.err
+
+
 def test_warnings_are_few(capfd):
     found = run(capfd, *["🐕"] * 20)
     assert found.err.count("does not know") <= translate.WARNINGS

@@ -1,16 +1,25 @@
 """The demo page and its endpoints for sentences: answers, and errors that help."""
 
+import functools
 import importlib
 import json
 import socket
 import sys
+import threading
 import urllib.request
 
 import numpy as np
 import pytest
 
 import keras_vqem.command
-from keras_vqem.command import demo, main, page_images, page_sentences, web
+from keras_vqem.command import (
+    demo,
+    main,
+    page_guard,
+    page_images,
+    page_sentences,
+    web,
+)
 from keras_vqem.command.photos import photos
 from keras_vqem.text import split_sentences
 from tests.command.page_models import (
@@ -59,7 +68,7 @@ def test_translations_codes_and_times(client, pair):
         "pieces": pieces_of(latent, ids, codes),
     }
     times = [found[name]["ms"] for name in ("teacher", "latent")]
-    assert min(times) > 0 and found["rounds"] == page_sentences.ROUNDS
+    assert min(times) > 0 and 1 <= found["rounds"] <= page_sentences.ROUNDS
     assert found["speedup"] == pytest.approx(times[0] / times[1])
     assert found["warnings"] == [] and found["styles"] == []
 
@@ -194,6 +203,13 @@ def test_bad_codes(client, codes, words):
 
 def test_bad_requests(client):
     post = client.post
+    for text in (
+        "[" * 10**5,
+        '{"text":' * 10**5,
+        '{"text":' + "[" * 900 + "]" * 900 + "}",
+    ):
+        answer = post("/api/translate", data=text, content_type="application/json")
+        refused(answer, 400)
     refused(post("/api/translate", json=[1]), 400, "object", "[1]")
     refused(post("/api/translate", data="{", content_type="application/json"), 400)
     refused(post("/api/translate", data="text"), 415)
@@ -205,6 +221,99 @@ def test_what_fails_inside_is_told_without_a_traceback(pair, monkeypatch):
     monkeypatch.setattr(page_sentences.Sentences, "translate", lambda *a: 1 / 0)
     response = app.test_client().post("/api/translate", json={"text": TEXT})
     refused(response, 500, "failed")
+
+
+def test_other_sites_are_refused(client):
+    simple = {"data": b"x", "content_type": "text/plain"}  # needs no permission
+    for headers in (
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "https://localhost"},
+        {"Origin": "http://localhost:9"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ):
+        refused(client.post("/api/images", headers=headers, **simple), 403, "Only the")
+        refused(client.get("/api/images/0", headers=headers), 403, "Only the")
+        assert client.get("/", headers=headers).status_code == 200  # as by a link
+    own = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
+    refused(client.post("/api/images", headers=own, **simple), 415, "neither a PNG")
+
+
+def test_every_answer_has_headers_that_browsers_act_on(client):
+    for path in ("/", "/api/about", "/nothing"):
+        headers = client.get(path).headers
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["X-Frame-Options"] == "DENY"
+        assert headers["Content-Security-Policy"] == "frame-ancestors 'none'"
+
+
+def test_a_busy_page_says_so(pair, monkeypatch):
+    monkeypatch.setattr(page_guard, "WAIT_SECONDS", 0.01)
+    working, done = threading.Event(), threading.Event()
+
+    def work(*_):
+        working.set()
+        assert done.wait(60)
+        return {}
+
+    monkeypatch.setattr(page_sentences.Sentences, "translate", work)
+    app = web.create_app(*pair, None)
+    ask = functools.partial(
+        app.test_client().post, "/api/translate", json={"text": TEXT}
+    )
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert working.wait(60)
+    answer = ask()
+    refused(answer, 503, "busy")
+    assert int(float(answer.headers["Retry-After"])) >= 0
+    assert app.test_client().get("/api/about").status_code == 200
+    done.set()
+    thread.join(60)
+    assert ask().status_code == 200
+
+
+def test_a_slow_text_is_translated_once_and_timed_once(pair, monkeypatch):
+    monkeypatch.setattr(page_sentences, "TIMING_SECONDS", 0.0)
+    sentences, calls = page_sentences.Sentences(*pair), []
+    graph = sentences._teacher_graph
+    sentences._teacher_graph = lambda ids: calls.append(1) or graph(ids)
+    assert sentences.translate(TEXT)["rounds"] == 1
+    assert len(calls) == 2
+
+
+def test_many_sentences_are_refused_together(client):
+    text = "日本? " * 50
+    fields = {"text": text}
+    refused(client.post("/api/translate", json=fields), 400, "tokens, but at most 256")
+
+
+def test_a_client_that_sends_nothing_is_given_up(pair, monkeypatch):
+    monkeypatch.setattr(page_guard.RequestHandler, "timeout", 0.2)
+    app = web.create_app(*pair, None)
+    with web._listen(0) as listener:
+        server = web.serving.make_server(
+            web.HOST,
+            listener.getsockname()[1],
+            app,
+            threaded=True,
+            request_handler=page_guard.RequestHandler,
+            fd=listener.fileno(),
+        )
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        head = b"POST /api/translate HTTP/1.1\r\nHost: localhost\r\n"
+        head += b"Content-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+        try:
+            for sent, answer in ((b"", b""), (head, b"HTTP/1.1 400")):
+                with socket.create_connection(server.server_address) as connection:
+                    connection.settimeout(60)
+                    connection.sendall(sent)
+                    assert connection.recv(12) == answer  # and not a timeout
+        finally:
+            server.shutdown()
+            thread.join(30)
 
 
 def test_serve_loads_presets_and_listens(pair, tmp_path, monkeypatch, capsys):

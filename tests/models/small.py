@@ -79,7 +79,10 @@ def latent_nmt(bottleneck=None, **options):
 
 
 def exportable(name):
-    """A small translator whose tokenizer is in the graph: by the name of its class."""
+    """A small translator whose tokenizer is in the graph: by the name of its class.
+
+    "LatentNMT with CTC" is a `LatentNMT` with `CTCOutput`.
+    """
     keras.utils.set_random_seed(0)
     corpus = ParallelCorpus.from_numbers(300)
     tokenizer = SentencePieceTokenizer.train(
@@ -92,6 +95,8 @@ def exportable(name):
         initializer = keras.initializers.RandomNormal(seed=0)
         bottleneck = layers.VQEMBottleneck(8, initializer=initializer)
         sizes |= {"num_compress_steps": 2, "num_predictor_layers": 1}
+        if name == "LatentNMT with CTC":
+            sizes["word_output"] = models.CTCOutput()
         model = models.LatentNMT(tokenizer, bottleneck, **sizes)
     model.build()
     rng = np.random.default_rng(0)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_vqem import models
 from tests.models import small
 
 TEXTS = ["twenty-one", " ", "the third of May, nineteen ten"]
@@ -76,3 +77,24 @@ def test_a_model_is_not_stored_in_another():
     teacher = small.exportable("Transformer")
     with pytest.raises(ValueError, match="'rescorer' is a Transformer. Pass it to"):
         small.latent_nmt(generation_config={"rescorer": teacher})
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        small.transformer,
+        small.ctc_translator,
+        small.latent_nmt,
+        lambda: small.latent_nmt(word_output=models.CTCOutput()),
+    ],
+    ids=["Transformer", "CTCTranslator", "LatentNMT", "LatentNMT with CTC"],
+)
+def test_a_row_without_a_source_has_no_translation(model, rng):
+    model = small.sharpen(model(), rng)
+    source_ids = np.pad(small.sentences(rng, 2, 6), [[0, 1], [0, 3]])
+    for rows in (source_ids, source_ids[2:], source_ids[2:, :1]):
+        found = model.generate(tf.constant(rows), num_beams=2, num_return_sequences=2)
+        assert not found["target_ids"].numpy()[-1].any()
+        assert (found["scores"].numpy()[-1] == -1e9).all()
+        if "codes" in found:
+            assert (found["codes"].numpy()[-1] == model.bottleneck.num_codes).all()

@@ -41,6 +41,10 @@ def test_each_text_has_a_style(model, stored, tmp_path, monkeypatch):
         for a, b in zip(mine, model.translate(TEXTS, style="größer"), strict=True)
     ]
     assert any(changed)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="`texts` and `styles` must have the same"
+    ):
+        call(texts=tf.constant(TEXTS), styles=tf.constant(["formal"]))
     none = call(texts=tf.constant([], tf.string), styles=tf.constant([], tf.string))
     assert len(none["translations"]) == 0
 

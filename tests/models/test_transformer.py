@@ -198,3 +198,14 @@ def test_saved_model_is_the_same_in_a_new_object(rng, tmp_path):
     np.testing.assert_array_equal(model(inputs), again(inputs))
     assert again.label_smoothing == 0.2
     assert again.translate(["abc"]) == model.translate(["abc"])
+
+
+def test_a_text_without_end_is_cut_with_a_warning(rng):
+    model = small.sharpen(small.transformer(), rng)
+    texts = ["abc" * 5, "hallo", "z" * 10**6]
+    with pytest.warns(UserWarning, match="2 of 3 texts have more than 9 tokens"):
+        found = model.translate(texts, max_tokens=9, max_length=5)
+    expected = model.translate([text[:8] for text in texts], max_length=5)
+    assert found == expected and len(set(found)) == 3
+    with pytest.raises(ValueError, match="`max_tokens` must be at least 2"):
+        model.translate(texts, max_tokens=1)

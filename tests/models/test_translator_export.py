@@ -14,6 +14,9 @@ from tests.models import small
 TEXTS = ["twenty-one", "", "ten past two", "   ", "the third of May, nineteen ten"]
 
 
+LATENT = ["LatentNMT", pytest.param("LatentNMT with CTC", marks=pytest.mark.slow)]
+
+
 @pytest.fixture(scope="module", params=["Transformer", "LatentNMT", "CTCTranslator"])
 def model(request):
     return small.exportable(request.param)
@@ -152,6 +155,71 @@ def test_codes_lead_back_to_words(model, served):
         sources=tf.constant(sources), codes=tf.zeros((2, 0), "int32")
     )
     assert none["translations"].shape == (2,)
+
+
+def decoded(served, sources, codes):
+    codes = tf.constant(codes, tf.int32)
+    found = served["decode"](sources=tf.constant(sources), codes=codes)
+    return found["translations"].numpy().tolist()
+
+
+@pytest.mark.parametrize("model", LATENT, indirect=True)
+def test_codes_of_a_row_end_at_its_first_end_whatever_its_neighbours(model, served):
+    end = model.bottleneck.num_codes
+    rows = [
+        [-1, 3, 5, 2],
+        [4, 3, 5, 2],
+        [4, end, 5, 2],
+        [4, 10**6, 5, 2],
+        [4, 3, -1, 2],
+        [end] * 4,
+        [4, 3, 5, -7],
+    ]
+    sources = ["ten past two"] * len(rows)
+    together = decoded(served, sources, rows)
+    for row, codes in enumerate(rows):
+        ends = [place for place, code in enumerate(codes) if not 0 <= code < end]
+        short = codes[: ends[0]] if ends else codes
+        expected = together[row : row + 1]
+        assert decoded(served, sources[:1], [codes]) == expected
+        assert decoded(served, sources[:1], np.reshape(short, (1, -1))) == expected
+    assert together[0] == together[5] and together[2] == together[3]
+    assert len(set(together)) > 1
+
+
+@pytest.mark.parametrize("model", LATENT, indirect=True)
+def test_rows_that_do_not_belong_together_are_refused(model, served):
+    one, three = tf.constant(["five"]), tf.constant(["fünf", "zehn", "zwei"])
+    for sources, targets in [(one, three), (three, one), (three[:2], three)]:
+        with pytest.raises(
+            tf.errors.InvalidArgumentError,
+            match="`sources` and `targets` must have the same number of rows",
+        ):
+            served["encode"](sources=sources, targets=targets)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="`sources` and `codes` must have the same"
+    ):
+        served["decode"](sources=one, codes=tf.zeros((3, 2), "int32"))
+    with pytest.raises(ValueError, match="rows, received 1 and 3. Pass one of each"):
+        model.decode_ids(np.array([[5, 1]]), np.zeros((3, 2), "int32"))
+
+
+@pytest.mark.parametrize(
+    "model", ["Transformer", "CTCTranslator", *LATENT], indirect=True
+)
+def test_a_row_of_padding_has_no_translation_in_any_batch(model, served):
+    ids = model.tokenizer.encode(["ten past two", "five"]).to_tensor(0).numpy()
+    for width in (1, ids.shape[1], 17):
+        rows = np.zeros((2, width), "int32")
+        if width >= ids.shape[1]:
+            rows = np.pad(ids, [[0, 1], [0, width - ids.shape[1]]])
+        found = served["translate_ids"](source_ids=tf.constant(rows))
+        assert not found["target_ids"].numpy()[-1].any()
+        assert found["scores"].numpy()[-1] == -1e9
+        if isinstance(model, models.LatentNMT):
+            assert (found["codes"].numpy()[-1] == model.bottleneck.num_codes).all()
+        if len(rows) == 3:
+            assert found["target_ids"].numpy()[:-1].any(axis=1).all()
 
 
 @pytest.mark.slow

@@ -48,4 +48,8 @@ def test_what_cannot_be_drawn_is_explained(main, evaluation, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main([*command, str(evaluation)])
     assert "has no BLEU" in capsys.readouterr().err
+    evaluation.write_text('{"entries": [')
+    with pytest.raises(SystemExit):
+        main([*command, str(evaluation)])
+    assert f"{evaluation} is no complete JSON file" in capsys.readouterr().err
     assert not (tmp_path / "x.png").exists()

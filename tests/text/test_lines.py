@@ -1,3 +1,4 @@
+import codecs
 import os
 
 from keras_vqem.text.lines import line_chunks, one_line
@@ -27,6 +28,15 @@ def test_a_pipe_is_answered_before_its_end():
     os.close(writer)
     assert list(chunks) == [[b"last"]]
     os.close(reader)
+
+
+def test_long_lines_come_a_few_at_a_time_and_without_a_mark(tmp_path):
+    path = tmp_path / "lines"
+    long = b"x" * (3 * 10**6)
+    path.write_bytes(codecs.BOM_UTF8 + b"a\n" + long + b"\nb\n" + codecs.BOM_UTF8)
+    with open(path, "rb") as file:
+        chunks = list(line_chunks(file.fileno(), 1000))
+    assert chunks == [[b"a"], [long, b"b"], [codecs.BOM_UTF8]]
 
 
 def test_no_line_break_is_left():

@@ -25,6 +25,13 @@ def test_lines_end_with_line_feeds_alone(tmp_path):
     assert len(corpus) == 3
 
 
+@pytest.mark.parametrize("name", ["source", "source.gz"])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(name, tmp_path):
+    source = write(tmp_path / name, "\ufeffone\n\ufefftwo\n".encode())
+    target = write(tmp_path / "target", b"eins\nzwei\n")
+    assert ParallelCorpus.from_files(source, target).sources == ["one", "\ufefftwo"]
+
+
 def test_files_must_match(tmp_path):
     source = write(tmp_path / "s.en", b"1\n2\n3\n")
     target = write(tmp_path / "t.de", b"1\n2\n")

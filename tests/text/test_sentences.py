@@ -42,3 +42,18 @@ def test_what_is_too_long_is_broken_behind_a_comma_or_a_word():
     ]
     with pytest.raises(ValueError, match="at least 1, received 0"):
         split_sentences("a", max_words=0)
+
+
+def test_a_very_long_line_takes_time_in_proportion_to_its_length():
+    # Each of these would take minutes if anything were read again and again.
+    for text in ("A. " * 10**5, "." * 10**6, ".' " * 10**5, "Mr. " * 10**5 + "Smith."):
+        assert " ".join(split_sentences(text)).split() == text.split()
+    marks = "!" * 10**6
+    assert split_sentences(f"{marks} Yes") == [marks, "Yes"]
+
+
+def test_spaces_before_a_mark_do_not_hide_an_abbreviation():
+    assert split_sentences("Mr . Smith waits . He is late.") == [
+        "Mr . Smith waits .",
+        "He is late.",
+    ]
