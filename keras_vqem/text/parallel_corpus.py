@@ -1,6 +1,8 @@
 """ParallelCorpus: sentences and their translations, pair by pair."""
 
+import contextlib
 import gzip
+import itertools
 import os
 import pathlib
 from collections.abc import Iterable, Iterator
@@ -39,7 +41,7 @@ class ParallelCorpus:
                 f"There are {len(self.sources)} sources but {len(self.targets)} "
                 "targets. Pass two lists of the same length, pair by pair."
             )
-        for text in self.sources + self.targets:
+        for text in itertools.chain(self.sources, self.targets):
             if not isinstance(text, str):
                 raise ValueError(
                     f"Sentences must be of type str, not {type(text).__name__}: "
@@ -204,10 +206,11 @@ class ParallelCorpus:
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         paths = tuple(folder / f"{name}.{suffix}" for suffix in suffixes)
-        contents = [_encode(side) for side in (self.sources, self.targets)]
-        for path, content in zip(paths, contents, strict=True):
-            with replacing(path) as temporary:
-                temporary.write_bytes(content)
+        with contextlib.ExitStack() as stack:  # Both files, or neither.
+            for path, side in zip(paths, (self.sources, self.targets), strict=True):
+                temporary = stack.enter_context(replacing(path))
+                with open(temporary, "wb") as file:
+                    file.writelines(_encoded(side))
         return paths
 
     def __add__(self, other: "ParallelCorpus") -> "ParallelCorpus":
@@ -235,19 +238,26 @@ def read_lines(path: str | os.PathLike) -> list[str]:
     Returns:
         List of strings without line ends.
     """
+    return list(iterate_lines(path))
+
+
+def iterate_lines(path: str | os.PathLike) -> Iterator[str]:
+    """Reads the lines of a file one by one.
+
+    Args:
+        path: Path of a UTF-8 file with one sentence per line, plain or `.gz`.
+
+    Yields:
+        Strings without line ends.
+    """
     path = pathlib.Path(path)
-    content = path.read_bytes()
-    if path.suffix == ".gz":
-        content = gzip.decompress(content)
-    lines = content.split(b"\n")
-    if not lines[-1]:  # Nothing follows the last line feed: no line.
-        lines.pop()
-    return [_decode(line.removesuffix(b"\r")) for line in lines]
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        for line in file:
+            yield _decode(line.removesuffix(b"\n").removesuffix(b"\r"))
 
 
-def _encode(side):
-    """Returns sentences as the bytes of a file in which line n is sentence n."""
-    lines = []
+def _encoded(side):
+    """Yields sentences as the lines of a file in which line n is sentence n."""
     for number, text in enumerate(side, start=1):
         if "\n" in text or text.endswith("\r"):
             raise ValueError(
@@ -255,10 +265,9 @@ def _encode(side):
                 "space: the files have one sentence per line."
             )
         try:
-            lines.append(text.encode("utf-8", "surrogateescape") + b"\n")
+            yield text.encode("utf-8", "surrogateescape") + b"\n"
         except UnicodeEncodeError as error:
             raise ValueError(
                 f"Sentence {number} holds a lone surrogate, which UTF-8 cannot encode: "
                 f"{text!r}. Remove such pairs with keras_vqem.text.clean(corpus)."
             ) from error
-    return b"".join(lines)
