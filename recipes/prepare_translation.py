@@ -16,7 +16,9 @@ Pairs come from files (line n of one is the translation of line n of the other),
 prepared TensorFlow data set, or from a grammar of numbers, dates and times, which needs
 no data. Broken, empty, over-long, ill-matched and repeated pairs are removed from the
 training set; validation and test sets are not changed. A subword vocabulary for both
-languages is learned from the remaining training lines. With several training files,
+languages is learned from the remaining training lines; most memory is needed for that,
+in proportion to --vocabulary-lines. The folder has the sentences as text and as ids,
+which trainers map into memory. With several training files,
 --weights says how often per epoch the pairs of each come up: with 2.5, all of them
 twice and a random half once more. All other translation recipes take the folder as
 --data; `keras_vqem.text.TranslationData` reads it.
@@ -67,6 +69,10 @@ def parse(arguments):
         help="source and target language (default: en de)",
     )
     add_number(parser, "--vocabulary", 4000, "number of ids in the vocabulary")
+    help = "maximum number of lines, chosen at random, to learn the vocabulary from"
+    add_number(parser, "--vocabulary-lines", 1_000_000, help)
+    help = "fraction of all characters that get ids; the rarest are spelled in bytes"
+    add_number(parser, "--character-coverage", 1.0, help)
     add(
         "--tokenizer",
         type=Path,
@@ -166,10 +172,12 @@ def main(arguments=None):
         tokenizer = SentencePieceTokenizer.from_file(options.tokenizer)
     else:
         cleaned = [clean(corpus)[0] for corpus in train]
-        lines = [
-            line for c in cleaned for side in (c.sources, c.targets) for line in side
-        ]
-        tokenizer = SentencePieceTokenizer.train(lines, options.vocabulary)
+        tokenizer = SentencePieceTokenizer.train(
+            (line for c in cleaned for side in (c.sources, c.targets) for line in side),
+            options.vocabulary,
+            character_coverage=options.character_coverage,
+            max_lines=options.vocabulary_lines,
+        )
     # Lengths in tokens are known only now. All lines are cleaned again, so that the
     # summary has the line numbers of the corpus.
     mixed = ParallelCorpus([], [])
