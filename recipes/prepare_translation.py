@@ -24,6 +24,8 @@ twice and a random half once more. All other translation recipes take the folder
 --data; `keras_vqem.text.TranslationData` reads it.
 """
 
+import functools
+import operator
 from pathlib import Path
 
 from arguments import (
@@ -131,6 +133,7 @@ def _listed(files):
 def read(options):
     """Returns a dict from names of splits to lists of `ParallelCorpus`."""
     from keras_vqem.text import ParallelCorpus
+    from keras_vqem.text.stored_corpus import StoredCorpus
 
     splits = {}
     for split, name in SPLITS.items():
@@ -144,9 +147,9 @@ def read(options):
             splits[split] = [corpus]
         elif getattr(options, f"{split}_source"):
             files = [_listed(getattr(options, f"{split}_{side}")) for side in SIDES]
-            splits[split] = [
-                ParallelCorpus.from_files(*pair) for pair in zip(*files, strict=True)
-            ]
+            # Training sets may not fit in memory.
+            kind = StoredCorpus if split == "train" else ParallelCorpus.from_files
+            splits[split] = [kind(*pair) for pair in zip(*files, strict=True)]
     return splits
 
 
@@ -154,39 +157,33 @@ def read(options):
 def main(arguments=None):
     options = parse(arguments)
 
-    from keras_vqem.text import (
-        ParallelCorpus,
-        SentencePieceTokenizer,
-        TranslationData,
-        clean,
-    )
+    from keras_vqem.text import SentencePieceTokenizer, TranslationData, clean
     from keras_vqem.text.lines import one_line
 
     parts = read(options)
     # Sentences of a data set may have line breaks, which files of lines cannot hold.
-    train = [
-        ParallelCorpus(map(one_line, corpus.sources), map(one_line, corpus.targets))
-        for corpus in parts.pop("train")
-    ]
+    train = [corpus.map(one_line) for corpus in parts.pop("train")]
     if options.tokenizer:
         tokenizer = SentencePieceTokenizer.from_file(options.tokenizer)
     else:
         cleaned = [clean(corpus)[0] for corpus in train]
+        sides = [side for c in cleaned for side in (c.sources, c.targets)]
         tokenizer = SentencePieceTokenizer.train(
-            (line for c in cleaned for side in (c.sources, c.targets) for line in side),
+            functools.reduce(operator.add, sides),
             options.vocabulary,
             character_coverage=options.character_coverage,
             max_lines=options.vocabulary_lines,
         )
     # Lengths in tokens are known only now. All lines are cleaned again, so that the
     # summary has the line numbers of the corpus.
-    mixed = ParallelCorpus([], [])
+    mixed = []
     for number, (corpus, weight) in enumerate(zip(train, options.weights, strict=True)):
         kept, summary = clean(corpus, tokenizer, max_tokens=options.max_tokens)
         name = f", {options.train_source[number]}" if len(train) > 1 else ""
         print(f"Cleaning of the training set{name}:")
         print(summary, end="\n\n")
-        mixed += kept.repeated(weight)
+        mixed.append(kept.repeated(weight))
+    mixed = functools.reduce(operator.add, mixed)
     if not len(mixed):
         raise ValueError("No training pair is left, so nothing was written.")
     splits = {"train": mixed, **{name: part for name, (part,) in parts.items()}}

@@ -131,7 +131,7 @@ class TokenBatches:
     @property
     def steps_per_epoch(self) -> int:
         """Number of batches per epoch, the same for all epochs."""
-        return sum(bucket.count for bucket in self._buckets)
+        return sum(bucket.num_batches for bucket in self._buckets)
 
     @property
     def padding_waste(self) -> float:
@@ -238,7 +238,7 @@ class TokenBatches:
             rows, source, target = bucket.shape
             lines.append(
                 f"{rows:>6} {source:>7} {target:>7} {len(bucket.members):>9} "
-                f"{bucket.count:>8} {1 - bucket.tokens / bucket.slots:>8.1%}"
+                f"{bucket.num_batches:>8} {1 - bucket.tokens / bucket.slots:>8.1%}"
             )
         total = sum(len(bucket.members) for bucket in self._buckets)
         lines.append(
@@ -291,7 +291,7 @@ class _Bucket(NamedTuple):
     tokens: int
 
     @property
-    def count(self):
+    def num_batches(self):
         """Number of batches per epoch."""
         return -(-len(self.members) // self.shape[0])
 
@@ -299,7 +299,7 @@ class _Bucket(NamedTuple):
     def slots(self):
         """Number of tokens per epoch, padding included."""
         rows, source_length, target_length = self.shape
-        return self.count * rows * (source_length + target_length)
+        return self.num_batches * rows * (source_length + target_length)
 
 
 def _flat(sentences):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import itertools
 
 import numpy as np
 
@@ -128,8 +127,8 @@ def clean(
         repeats = np.flatnonzero(kept)[_repeats(hashes)]
         removed["duplicate"] = (repeats + 1).tolist()
         kept[repeats] = False
-    sides = (itertools.compress(s, kept) for s in (corpus.sources, corpus.targets))
-    return ParallelCorpus(*sides), CleaningSummary(len(corpus), removed)
+    cleaned = corpus.take(np.flatnonzero(kept))
+    return cleaned, CleaningSummary(len(corpus), removed)
 
 
 def _hash(source, target):

@@ -5,7 +5,7 @@ import gzip
 import itertools
 import os
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -83,12 +83,7 @@ class ParallelCorpus:
             ValueError: If the files have different numbers of lines.
         """
         sources, targets = read_lines(source_path), read_lines(target_path)
-        if len(sources) != len(targets):
-            raise ValueError(
-                f"{source_path} has {len(sources)} lines, but {target_path} has "
-                f"{len(targets)}. Line n of one file must translate line n of the "
-                "other: pass both sides of the same corpus, each complete."
-            )
+        check_lines(source_path, len(sources), target_path, len(targets))
         return cls(sources, targets)
 
     @classmethod
@@ -179,9 +174,31 @@ class ParallelCorpus:
             raise ValueError(f"`times` must be above 0, received {times}.")
         whole, part = int(times), round((times - int(times)) * len(self))
         some = np.random.default_rng(seed).permutation(len(self))[:part]
-        places = [*range(len(self))] * whole + sorted(some.tolist())
+        places = [*[np.arange(len(self))] * whole, np.sort(some)]
+        return self.take(np.concatenate(places))
+
+    def take(self, places: Sequence[int] | np.ndarray) -> "ParallelCorpus":
+        """Returns a corpus of some of the pairs.
+
+        Args:
+            places: Numbers of the pairs, counted from 0.
+
+        Returns:
+            A `ParallelCorpus`.
+        """
         sides = (self.sources, self.targets)
         return ParallelCorpus(*([side[i] for i in places] for side in sides))
+
+    def map(self, function: Callable[[str], str]) -> "ParallelCorpus":
+        """Returns a corpus with all sentences changed by a function.
+
+        Args:
+            function: Function from a string to a string.
+
+        Returns:
+            A `ParallelCorpus`.
+        """
+        return ParallelCorpus(map(function, self.sources), map(function, self.targets))
 
     def save(
         self,
@@ -250,10 +267,56 @@ def iterate_lines(path: str | os.PathLike) -> Iterator[str]:
     Yields:
         Strings without line ends.
     """
-    path = pathlib.Path(path)
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+    with _opened(path) as file:
         for line in file:
             yield _decode(line.removesuffix(b"\n").removesuffix(b"\r"))
+
+
+def count_lines(path: str | os.PathLike) -> int:
+    """Counts the lines of a file.
+
+    Args:
+        path: Path of a file, plain or `.gz`.
+
+    Returns:
+        The number of lines.
+    """
+    with _opened(path) as file:
+        return sum(1 for _ in file)
+
+
+def check_lines(
+    source_path: str | os.PathLike,
+    source_count: int,
+    target_path: str | os.PathLike,
+    target_count: int,
+) -> int:
+    """Checks that two files have the same number of lines.
+
+    Args:
+        source_path: Path of the source sentences.
+        source_count: Number of lines of that file.
+        target_path: Path of the target sentences.
+        target_count: Number of lines of that file.
+
+    Returns:
+        The number of lines.
+
+    Raises:
+        ValueError: If the numbers differ.
+    """
+    if source_count != target_count:
+        raise ValueError(
+            f"{source_path} has {source_count} lines, but {target_path} has "
+            f"{target_count}. Line n of one file must translate line n of the "
+            "other: pass both sides of the same corpus, each complete."
+        )
+    return source_count
+
+
+def _opened(path):
+    path = pathlib.Path(path)
+    return (gzip.open if path.suffix == ".gz" else open)(path, "rb")
 
 
 def _encoded(side):

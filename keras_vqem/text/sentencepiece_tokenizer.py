@@ -130,15 +130,19 @@ class SentencePieceTokenizer(keras.layers.Layer):
                 f"character_coverage must be from 0.98 to 1, not {character_coverage}. "
                 "0.9995 is usual for languages with thousands of characters, else 1."
             )
-        lines = [line for line in lines if line.strip() and is_utf8(line)]
-        if not lines:
+        if iter(lines) is lines:  # Can be read only once.
+            lines = list(lines)
+        count = sum(map(_is_text, lines))
+        if not count:
             raise ValueError(
                 "There is no line with text to train on. Pass the lines of the "
                 "training corpus, both languages in one list."
             )
-        if len(lines) > max_lines:
-            chosen = np.random.default_rng(seed).permutation(len(lines))[:max_lines]
-            lines = [lines[i] for i in np.sort(chosen)]
+        chosen = np.ones(count, bool)
+        if count > max_lines:
+            chosen[np.random.default_rng(seed).permutation(count)[max_lines:]] = False
+        # They may be lines of files, which do not all fit in memory.
+        lines = list(itertools.compress(filter(_is_text, lines), chosen.tobytes()))
         writer = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
@@ -354,6 +358,10 @@ class SentencePieceTokenizer(keras.layers.Layer):
             except tf.errors.NotFoundError:
                 self._set_proto(self._proto)
         return self._tokenizer
+
+
+def _is_text(line):
+    return bool(line.strip()) and is_utf8(line)
 
 
 def _string_tensor(texts):

@@ -7,7 +7,7 @@ from typing import Any
 
 from keras_vqem.files import write_json
 from keras_vqem.text.batches import TokenBatches
-from keras_vqem.text.parallel_corpus import ParallelCorpus
+from keras_vqem.text.parallel_corpus import ParallelCorpus, check_lines
 from keras_vqem.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_vqem.text.token_ids import TokenIds
 from keras_vqem.text.tokenized_files import read_ids, write_ids
@@ -160,8 +160,7 @@ class TranslationData:
         """
         paths = self._paths(split)
         source_ids, target_ids = (read_ids(path, self.tokenizer) for path in paths)
-        if len(source_ids) != len(target_ids):
-            self.corpus(split)  # Raises, and says which file has how many lines.
+        check_lines(paths[0], len(source_ids), paths[1], len(target_ids))
         return source_ids, target_ids
 
     def _paths(self, split):
