@@ -5,6 +5,7 @@ and is put into the smallest box that it fits.
 """
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -12,7 +13,12 @@ import numpy as np
 GRID = 64
 
 
-def find_boundaries(lengths, unit, max_shapes, rows_of):
+def find_boundaries(
+    lengths: np.ndarray,
+    unit: tuple[int, int],
+    max_shapes: int,
+    rows_of: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
     """Chooses at most `max_shapes` boxes that need little padding.
 
     Args:
@@ -38,12 +44,12 @@ def find_boundaries(lengths, unit, max_shapes, rows_of):
     return sort([lengths[assigned == i].max(0) for i in np.unique(assigned)])
 
 
-def sort(boxes):
+def sort(boxes: Iterable[Sequence[int]]) -> np.ndarray:
     """Sorts boxes from short to long."""
     return np.array(sorted(map(tuple, boxes), key=lambda box: (sum(box), box)))
 
 
-def assign(lengths, boxes):
+def assign(lengths: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     """Returns, per pair, the number of the smallest box that it fits, or -1.
 
     Of equally small boxes, it is the last.

@@ -72,16 +72,12 @@ class _Part(NamedTuple):
 
 
 class StoredLines:
-    """Lines of files, read whenever one iterates over them.
+    """Lines of files, read whenever one iterates over them."""
 
-    Args:
-        parts: List of `_Part`.
-    """
-
-    def __init__(self, parts):
+    def __init__(self, parts: list[_Part]):
         self._parts = parts
 
-    def take(self, places):
+    def take(self, places: Sequence[int] | np.ndarray) -> "StoredLines":
         """Returns the lines at some places, which best are in ascending order."""
         places = np.asarray(places, np.int64)
         starts = np.cumsum([0, *(len(part.places) for part in self._parts)])
@@ -95,7 +91,7 @@ class StoredLines:
             parts.append(part._replace(places=chosen))
         return StoredLines(parts)
 
-    def map(self, function):
+    def map(self, function: Callable[[str], str]) -> "StoredLines":
         """Returns the lines, each changed by a function."""
         return StoredLines(
             [

@@ -52,10 +52,16 @@ def write_ids(text: pathlib.Path, tokenizer: SentencePieceTokenizer) -> None:
     Args:
         text: Path of a file with one sentence per line.
         tokenizer: The `SentencePieceTokenizer`.
+
+    Raises:
+        ValueError: If the text changes meanwhile.
     """
     path = _path(text, tokenizer)
     path.parent.mkdir(exist_ok=True)
     TokenIds.save(path, _parts(text, tokenizer), tokenizer.vocabulary_size)
+    if _path(text, tokenizer) != path:
+        path.unlink(missing_ok=True)
+        raise ValueError(f"{text} has changed while it was tokenized. Start again.")
     for other in path.parent.glob(f"{text.name}.*{path.suffix}"):
         if other != path:
             other.unlink(missing_ok=True)

@@ -121,6 +121,21 @@ def test_ids_of_another_text_or_tokenizer_are_not_used(data, corpus, capsys):
     assert len(list((data.folder / "ids").iterdir())) == 2
 
 
+def test_a_text_that_changes_while_it_is_tokenized_has_no_ids(data, monkeypatch):
+    shutil.rmtree(data.folder / "ids")
+    encode = SentencePieceTokenizer.encode
+
+    def edit_and_encode(tokenizer, texts):
+        with open(data.folder / "train.en", "a") as file:
+            file.write("one more\n")
+        return encode(tokenizer, texts)
+
+    monkeypatch.setattr(SentencePieceTokenizer, "encode", edit_and_encode)
+    with pytest.raises(ValueError, match="train.en has changed .* Start again"):
+        data.ids("train")
+    assert not list((data.folder / "ids").iterdir())
+
+
 def test_a_copy_of_a_folder_keeps_its_ids(data, corpus, capsys, tmp_path):
     shutil.copytree(data.folder, tmp_path / "copy", copy_function=shutil.copyfile)
     check(TranslationData(tmp_path / "copy"), corpus, capsys, said=0)
