@@ -76,11 +76,14 @@ class ArrayBatches:
             f"{self.batch_size} per epoch"
         )
 
-    def epoch(self, number: int) -> Iterator[dict[str, np.ndarray]]:
+    def epoch(
+        self, number: int, first_step: int = 0
+    ) -> Iterator[dict[str, np.ndarray]]:
         """Yields the batches of one epoch.
 
         Args:
             number: Number of the epoch, counted from 0.
+            first_step: Number of the batch to start with, counted from 0.
 
         Yields:
             Dicts of arrays with `batch_size` rows and the names of `arrays`.
@@ -88,7 +91,7 @@ class ArrayBatches:
         rng = np.random.default_rng([self.seed % 2**64, operator.index(number)])
         order = rng.permutation(self.examples)
         change = self._changes(rng)
-        for step in range(self.steps_per_epoch):
+        for step in range(first_step, self.steps_per_epoch):
             rows = order[step * self.batch_size : (step + 1) * self.batch_size]
             yield change(
                 {name: array[rows] for name, array in self.arrays.items()}, rows
@@ -98,25 +101,38 @@ class ArrayBatches:
         """Returns a function that changes each batch, with random numbers of `rng`."""
         return lambda batch, rows: batch
 
-    def dataset(self, first_epoch: int = 0) -> tf.data.Dataset:
+    def epoch_shapes(self, number: int) -> list[tuple[int, ...]]:
+        """Returns the shapes of the batches of one epoch, without making the batches.
+
+        Args:
+            number: Number of the epoch, counted from 0.
+
+        Returns:
+            List of `(batch size,)`, one per batch: no other size differs.
+        """
+        return [(self.batch_size,)] * self.steps_per_epoch
+
+    def dataset(self, first_epoch: int = 0, first_step: int = 0) -> tf.data.Dataset:
         """Returns the batches of one epoch after another, without end.
 
         Use it as `model.fit(dataset, steps_per_epoch=batches.steps_per_epoch, ...)`.
 
         Args:
             first_epoch: Number of the epoch to start with, counted from 0.
+            first_step: Number of the batch of that epoch to start with, counted from 0.
+                The batches before it are not made.
 
         Returns:
             An infinite `tf.data.Dataset` of dicts like those of `epoch`, with static
             shapes.
         """
-        if operator.index(first_epoch) < 0:
-            raise ValueError(f"first_epoch must be 0 or more, not {first_epoch}.")
+        check_first(first_epoch, first_step, self.steps_per_epoch)
 
         # A generator leaves the arrays where they are. As tensors of the dataset they
         # would be in memory twice, and a constant in the graphs that Keras traces.
         def generate():
-            for number in itertools.count(first_epoch):
+            yield from self.epoch(first_epoch, first_step)
+            for number in itertools.count(first_epoch + 1):
                 yield from self.epoch(number)
 
         signature = {
@@ -129,3 +145,24 @@ class ArrayBatches:
             tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
         )
         return dataset.prefetch(4)
+
+
+def check_first(first_epoch: int, first_step: int, steps_per_epoch: int) -> None:
+    """Checks where a dataset of batches starts.
+
+    Args:
+        first_epoch: Number of the first epoch, counted from 0.
+        first_step: Number of the first batch in it, counted from 0. After the last one
+            comes the next epoch.
+        steps_per_epoch: Number of batches per epoch.
+
+    Raises:
+        ValueError: If there is no such epoch or batch.
+    """
+    if operator.index(first_epoch) < 0:
+        raise ValueError(f"first_epoch must be 0 or more, not {first_epoch}.")
+    if not 0 <= operator.index(first_step) <= steps_per_epoch:
+        raise ValueError(
+            f"first_step must be from 0 to {steps_per_epoch}, the number of batches "
+            f"per epoch, not {first_step}."
+        )

@@ -16,12 +16,16 @@ Pairs come from files (line n of one is the translation of line n of the other),
 prepared TensorFlow data set, or from a grammar of numbers, dates and times, which needs
 no data. Broken, empty, over-long, ill-matched and repeated pairs are removed from the
 training set; validation and test sets are not changed. A subword vocabulary for both
-languages is learned from the remaining training lines. With several training files,
+languages is learned from the remaining training lines; most memory is needed for that,
+in proportion to --vocabulary-lines. The folder has the sentences as text and as ids,
+which trainers map into memory. With several training files,
 --weights says how often per epoch the pairs of each come up: with 2.5, all of them
 twice and a random half once more. All other translation recipes take the folder as
 --data; `keras_vqem.text.TranslationData` reads it.
 """
 
+import functools
+import operator
 from pathlib import Path
 
 from arguments import (
@@ -67,6 +71,10 @@ def parse(arguments):
         help="source and target language (default: en de)",
     )
     add_number(parser, "--vocabulary", 4000, "number of ids in the vocabulary")
+    help = "maximum number of lines, chosen at random, to learn the vocabulary from"
+    add_number(parser, "--vocabulary-lines", 1_000_000, help)
+    help = "fraction of all characters that get ids; the rarest are spelled in bytes"
+    add_number(parser, "--character-coverage", 1.0, help)
     add(
         "--tokenizer",
         type=Path,
@@ -125,6 +133,7 @@ def _listed(files):
 def read(options):
     """Returns a dict from names of splits to lists of `ParallelCorpus`."""
     from keras_vqem.text import ParallelCorpus
+    from keras_vqem.text.stored_corpus import StoredCorpus
 
     splits = {}
     for split, name in SPLITS.items():
@@ -138,9 +147,9 @@ def read(options):
             splits[split] = [corpus]
         elif getattr(options, f"{split}_source"):
             files = [_listed(getattr(options, f"{split}_{side}")) for side in SIDES]
-            splits[split] = [
-                ParallelCorpus.from_files(*pair) for pair in zip(*files, strict=True)
-            ]
+            # Training sets may not fit in memory.
+            kind = StoredCorpus if split == "train" else ParallelCorpus.from_files
+            splits[split] = [kind(*pair) for pair in zip(*files, strict=True)]
     return splits
 
 
@@ -148,37 +157,33 @@ def read(options):
 def main(arguments=None):
     options = parse(arguments)
 
-    from keras_vqem.text import (
-        ParallelCorpus,
-        SentencePieceTokenizer,
-        TranslationData,
-        clean,
-    )
+    from keras_vqem.text import SentencePieceTokenizer, TranslationData, clean
     from keras_vqem.text.lines import one_line
 
     parts = read(options)
     # Sentences of a data set may have line breaks, which files of lines cannot hold.
-    train = [
-        ParallelCorpus(map(one_line, corpus.sources), map(one_line, corpus.targets))
-        for corpus in parts.pop("train")
-    ]
+    train = [corpus.map(one_line) for corpus in parts.pop("train")]
     if options.tokenizer:
         tokenizer = SentencePieceTokenizer.from_file(options.tokenizer)
     else:
         cleaned = [clean(corpus)[0] for corpus in train]
-        lines = [
-            line for c in cleaned for side in (c.sources, c.targets) for line in side
-        ]
-        tokenizer = SentencePieceTokenizer.train(lines, options.vocabulary)
+        sides = [side for c in cleaned for side in (c.sources, c.targets)]
+        tokenizer = SentencePieceTokenizer.train(
+            functools.reduce(operator.add, sides),
+            options.vocabulary,
+            character_coverage=options.character_coverage,
+            max_lines=options.vocabulary_lines,
+        )
     # Lengths in tokens are known only now. All lines are cleaned again, so that the
     # summary has the line numbers of the corpus.
-    mixed = ParallelCorpus([], [])
+    mixed = []
     for number, (corpus, weight) in enumerate(zip(train, options.weights, strict=True)):
         kept, summary = clean(corpus, tokenizer, max_tokens=options.max_tokens)
         name = f", {options.train_source[number]}" if len(train) > 1 else ""
         print(f"Cleaning of the training set{name}:")
         print(summary, end="\n\n")
-        mixed += kept.repeated(weight)
+        mixed.append(kept.repeated(weight))
+    mixed = functools.reduce(operator.add, mixed)
     if not len(mixed):
         raise ValueError("No training pair is left, so nothing was written.")
     splits = {"train": mixed, **{name: part for name, (part,) in parts.items()}}

@@ -5,6 +5,7 @@ from keras_vqem.text.cleaning import CleaningSummary, clean
 from keras_vqem.text.parallel_corpus import ParallelCorpus
 from keras_vqem.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_vqem.text.sentences import split_sentences
+from keras_vqem.text.token_ids import TokenIds
 from keras_vqem.text.translation_data import TranslationData
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "ParallelCorpus",
     "SentencePieceTokenizer",
     "TokenBatches",
+    "TokenIds",
     "TranslationData",
     "clean",
     "split_sentences",

@@ -1,16 +1,17 @@
 """TokenBatches: sentence pairs in padded batches of a few fixed shapes."""
 
-import math
+import itertools
 import operator
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from keras_vqem.ids import PAD_ID
+from keras_vqem.array_batches import check_first
+from keras_vqem.text.boundaries import assign, find_boundaries, sort
+from keras_vqem.text.token_ids import TokenIds
 
-# Maximum number of lengths per side among which boundaries are searched.
-GRID = 64
 CLEANING = (
     "remove long pairs with keras_vqem.text.clean(corpus, tokenizer=tokenizer, "
     "max_tokens=...)"
@@ -31,8 +32,9 @@ class TokenBatches:
     interrupted.
 
     Args:
-        source_ids: Source sentences as a list of integer arrays, each with the end
-            symbol at its end.
+        source_ids: Source sentences as `TokenIds` or as a list of integer arrays, each
+            with the end symbol at its end. A memory map stays one: batches are padded
+            when they are asked for.
         target_ids: Target sentences, in the same form and order.
         tokens_per_batch: Maximum number of tokens per batch, padding included: rows
             times length of the longer side.
@@ -65,8 +67,8 @@ class TokenBatches:
 
     def __init__(
         self,
-        source_ids: Sequence[Sequence[int] | np.ndarray],
-        target_ids: Sequence[Sequence[int] | np.ndarray],
+        source_ids: TokenIds | Sequence[Sequence[int] | np.ndarray],
+        target_ids: TokenIds | Sequence[Sequence[int] | np.ndarray],
         tokens_per_batch: int,
         boundaries: Sequence[tuple[int, int]] | None = None,
         max_shapes: int = 8,
@@ -93,13 +95,17 @@ class TokenBatches:
         self.batch_multiple = operator.index(batch_multiple)
         self.shuffle = shuffle
         self.seed = operator.index(seed)
-        lengths = np.stack([_lengths(source_ids), _lengths(target_ids)], axis=1)
+        self._sides = {
+            "source_ids": _flat(source_ids),
+            "target_ids": _flat(target_ids),
+        }
+        lengths = np.stack([_lengths(side) for side in self._sides.values()], axis=1)
         self._tokens = int(lengths.sum())
         if boundaries is None:
             boundaries = self._find_boundaries(lengths, operator.index(max_shapes))
         else:
             boundaries = self._checked_boundaries(boundaries)
-        bucket_of_pair = _assign(lengths, boundaries)
+        bucket_of_pair = assign(lengths, boundaries)
         if (bucket_of_pair < 0).any():
             pair = int(np.argmin(bucket_of_pair))
             raise ValueError(
@@ -112,66 +118,80 @@ class TokenBatches:
         for number, (source_length, target_length) in enumerate(boundaries.tolist()):
             members = np.flatnonzero(bucket_of_pair == number)
             if len(members):
-                pairs = {
-                    "source_ids": _pad(source_ids, members, source_length),
-                    "target_ids": _pad(target_ids, members, target_length),
-                }
-                rows = int(self._rows(source_length, target_length))
-                self._buckets.append((rows, pairs))
+                rows = self._rows(source_length, target_length)
+                tokens = int(lengths[members].sum())
+                shape = (rows, source_length, target_length)
+                self._buckets.append(_Bucket(shape, members, tokens))
 
     @property
     def shapes(self) -> list[tuple[int, int, int]]:
         """Shapes of the batches, a list of `(rows, source length, target length)`."""
-        return [
-            (rows, pairs["source_ids"].shape[1], pairs["target_ids"].shape[1])
-            for rows, pairs in self._buckets
-        ]
+        return [bucket.shape for bucket in self._buckets]
 
     @property
     def steps_per_epoch(self) -> int:
         """Number of batches per epoch, the same for all epochs."""
-        return sum(self._counts())
+        return sum(bucket.num_batches for bucket in self._buckets)
 
     @property
     def padding_waste(self) -> float:
         """Fraction of padding in the batches of an epoch, rows of padding included."""
-        slots = sum(
-            count * rows * (source + target)
-            for count, (rows, source, target) in zip(
-                self._counts(), self.shapes, strict=True
-            )
-        )
-        return 1 - self._tokens / slots
+        return 1 - self._tokens / sum(bucket.slots for bucket in self._buckets)
 
-    def epoch(self, number: int) -> Iterator[dict[str, np.ndarray]]:
+    def epoch(
+        self, number: int, first_step: int = 0
+    ) -> Iterator[dict[str, np.ndarray]]:
         """Yields the batches of one epoch.
 
         Args:
             number: Number of the epoch, counted from 0.
+            first_step: Number of the batch to start with, counted from 0.
 
         Yields:
             Dicts of int32 arrays, `source_ids` `[rows, source length]` and
             `target_ids` `[rows, target length]`.
         """
+        orders, plan = self._plan(number)
+        for bucket, start in plan[first_step:]:
+            rows, *lengths = self._buckets[bucket].shape
+            chosen = orders[bucket][start : start + rows]
+            yield {
+                name: side.padded(chosen, (rows, length))
+                for (name, side), length in zip(
+                    self._sides.items(), lengths, strict=True
+                )
+            }
+
+    def epoch_shapes(self, number: int) -> list[tuple[int, int, int]]:
+        """Returns the shapes of the batches of one epoch, without making the batches.
+
+        Args:
+            number: Number of the epoch, counted from 0.
+
+        Returns:
+            List of `(rows, source length, target length)`, one per batch.
+        """
+        return [self._buckets[bucket].shape for bucket, _ in self._plan(number)[1]]
+
+    def _plan(self, number):
+        """Returns the pairs of each bucket in order, and the order of the batches.
+
+        A batch is a tuple of its bucket and the place of its first pair there.
+        """
         rng = np.random.default_rng([self.seed % 2**64, operator.index(number)])
-        plan, orders = [], []
-        for bucket, (rows, pairs) in enumerate(self._buckets):
-            order = np.arange(len(pairs["source_ids"]))
-            orders.append(rng.permutation(order) if self.shuffle else order)
-            plan += [(bucket, start) for start in range(0, len(order), rows)]
+        orders, plan = [], []
+        for bucket, (shape, members, _) in enumerate(self._buckets):
+            orders.append(rng.permutation(members) if self.shuffle else members)
+            plan += [(bucket, start) for start in range(0, len(members), shape[0])]
         if self.shuffle:
             plan = [plan[i] for i in rng.permutation(len(plan))]
-        for bucket, start in plan:
-            rows, pairs = self._buckets[bucket]
-            chosen = orders[bucket][start : start + rows]
-            batch = {}
-            for name, ids in pairs.items():
-                batch[name] = np.full((rows, ids.shape[1]), PAD_ID, np.int32)
-                batch[name][: len(chosen)] = ids[chosen]
-            yield batch
+        return orders, plan
 
     def dataset(
-        self, first_epoch: int = 0, epochs: int | None = None
+        self,
+        first_epoch: int = 0,
+        epochs: int | None = None,
+        first_step: int = 0,
     ) -> tf.data.Dataset:
         """Returns the batches of one epoch after another.
 
@@ -181,25 +201,28 @@ class TokenBatches:
         Args:
             first_epoch: Number of the epoch to start with, counted from 0.
             epochs: Number of epochs. None makes the dataset infinite.
+            first_step: Number of the batch of the first epoch to start with, counted
+                from 0. The batches before it are not made.
 
         Returns:
             A `tf.data.Dataset` of dicts like those of `epoch`. Its static shapes are
             unknown, so that a `tf.function` is traced only once; XLA compiles each
             actual shape.
         """
+        check_first(first_epoch, first_step, self.steps_per_epoch)
 
         def generate():
-            number = first_epoch
-            while epochs is None or number < first_epoch + epochs:
-                yield from self.epoch(number)
-                number += 1
+            numbers = itertools.count() if epochs is None else range(epochs)
+            for number in numbers:
+                first = 0 if number else first_step
+                yield from self.epoch(first_epoch + number, first)
 
         spec = tf.TensorSpec([None, None], tf.int32)
         signature = {"source_ids": spec, "target_ids": spec}
         dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
         if epochs is not None:
             # Tells Keras the number of validation steps before it starts.
-            cardinality = epochs * self.steps_per_epoch
+            cardinality = epochs * self.steps_per_epoch - first_step
             dataset = dataset.apply(
                 tf.data.experimental.assert_cardinality(cardinality)
             )
@@ -211,61 +234,38 @@ class TokenBatches:
             f"{'rows':>6} {'source':>7} {'target':>7} {'pairs':>9} {'batches':>8}"
             f" {'padding':>8}"
         ]
-        total = 0
-        for count, (rows, pairs) in zip(self._counts(), self._buckets, strict=True):
-            source, target = pairs["source_ids"], pairs["target_ids"]
-            tokens = np.count_nonzero(source) + np.count_nonzero(target)
-            waste = 1 - tokens / (count * rows * (source.shape[1] + target.shape[1]))
+        for bucket in self._buckets:
+            rows, source, target = bucket.shape
             lines.append(
-                f"{rows:>6} {source.shape[1]:>7} {target.shape[1]:>7} "
-                f"{len(source):>9} {count:>8} {waste:>8.1%}"
+                f"{rows:>6} {source:>7} {target:>7} {len(bucket.members):>9} "
+                f"{bucket.num_batches:>8} {1 - bucket.tokens / bucket.slots:>8.1%}"
             )
-            total += len(source)
+        total = sum(len(bucket.members) for bucket in self._buckets)
         lines.append(
             f"{'all':>6} {'':>7} {'':>7} {total:>9} {self.steps_per_epoch:>8} "
             f"{self.padding_waste:>8.1%}"
         )
         return "\n".join(lines)
 
-    def _counts(self):
-        return [-(-len(pairs["source_ids"]) // rows) for rows, pairs in self._buckets]
+    def _rows_of(self, boxes):
+        rows = self.tokens_per_batch // np.max(boxes, axis=-1)
+        return rows // self.batch_multiple * self.batch_multiple
 
     def _rows(self, source_length, target_length):
         longest = max(source_length, target_length)
-        rows = self.tokens_per_batch // longest // self.batch_multiple
+        rows = int(self._rows_of([source_length, target_length]))
         if not rows:
             raise ValueError(
                 f"tokens_per_batch is {self.tokens_per_batch}, too small for "
                 f"{self.batch_multiple} rows (batch_multiple) of {longest} tokens. "
                 f"Raise tokens_per_batch, or {CLEANING}."
             )
-        return rows * self.batch_multiple
+        return rows
 
     def _find_boundaries(self, lengths, max_shapes):
-        """Chooses at most `max_shapes` boundaries that need little padding."""
-        unit = np.array([1, self.length_multiple])
-        lengths = -(-lengths // unit) * unit
-        self._rows(*lengths.max(axis=0).tolist())  # Raises if a pair is too long.
-        # Lengths are rounded up to a grid, so that the search takes only seconds.
-        step = unit * -(-lengths.max(axis=0) // (unit * GRID))
-        cells = np.minimum(-(-lengths // step) * step, lengths.max(axis=0))
-        cells, members = np.unique(cells, axis=0, return_counts=True)
-
-        def slots(boxes):
-            """Number of tokens per epoch, padding included."""
-            assigned = _assign(cells, boxes)
-            if (assigned < 0).any():
-                return math.inf
-            pairs = np.bincount(assigned, members, len(boxes))
-            rows = self.tokens_per_batch // boxes.max(axis=1)
-            rows = rows // self.batch_multiple * self.batch_multiple
-            return np.ceil(pairs / rows) * rows @ boxes.sum(axis=1)
-
-        starts = _equal_boxes(cells, members, max_shapes)
-        boxes = min((_moved(boxes, cells, slots) for boxes in starts), key=slots)
-        assigned = _assign(lengths, boxes)
-        # Shrink each box to its pairs, and drop boxes without any.
-        return _sorted([lengths[assigned == i].max(0) for i in np.unique(assigned)])
+        unit = (1, self.length_multiple)
+        self._rows(*(-(-lengths.max(axis=0) // unit) * unit).tolist())  # May raise.
+        return find_boundaries(lengths, unit, max_shapes, self._rows_of)
 
     def _checked_boundaries(self, boundaries):
         boundaries = np.asarray(boundaries)
@@ -280,72 +280,39 @@ class TokenBatches:
                 f"be multiples of length_multiple, {self.length_multiple}. Round them "
                 "up, or lower length_multiple."
             )
-        return _sorted(boundaries)
+        return sort(boundaries)
+
+
+class _Bucket(NamedTuple):
+    """Pairs of one shape: their numbers, and how many tokens they have."""
+
+    shape: tuple[int, int, int]
+    members: np.ndarray
+    tokens: int
+
+    @property
+    def num_batches(self):
+        """Number of batches per epoch."""
+        return -(-len(self.members) // self.shape[0])
+
+    @property
+    def slots(self):
+        """Number of tokens per epoch, padding included."""
+        rows, source_length, target_length = self.shape
+        return self.num_batches * rows * (source_length + target_length)
+
+
+def _flat(sentences):
+    if isinstance(sentences, TokenIds):
+        return sentences
+    return TokenIds.from_sentences(sentences)
 
 
 def _lengths(sentences):
-    lengths = np.array([len(ids) for ids in sentences])
+    lengths = sentences.lengths
     if not lengths.all():
         raise ValueError(
             f"Sentence {np.argmin(lengths)} has no ids, not even the end symbol. Make "
             "ids with SentencePieceTokenizer.encode_lines, which adds the end symbol."
         )
     return lengths
-
-
-def _pad(sentences, members, length):
-    rows = [np.asarray(sentences[i]) for i in members]
-    real = np.arange(length) < np.array([len(row) for row in rows])[:, None]
-    padded = np.full(real.shape, PAD_ID, np.int32)
-    padded[real] = np.concatenate(rows)
-    if (padded[real] <= PAD_ID).any():
-        raise ValueError(
-            f"A sentence contains the id {padded[real].min()}, but ids must be above "
-            f"{PAD_ID}, the id of padding. Pass ids without padding, such as those of "
-            "SentencePieceTokenizer.encode_lines."
-        )
-    return padded
-
-
-def _sorted(boxes):
-    """Sorts boxes from short to long."""
-    return np.array(sorted(map(tuple, boxes), key=lambda box: (sum(box), box)))
-
-
-def _assign(lengths, boxes):
-    """Returns, per pair, the number of the smallest box that it fits, or -1."""
-    assigned = np.full(len(lengths), -1)
-    # The smallest box comes last, and so overrides larger ones.
-    for number in np.argsort(-boxes.sum(axis=1), kind="stable"):
-        assigned[(lengths <= boxes[number]).all(axis=1)] = number
-    return assigned
-
-
-def _equal_boxes(cells, members, max_shapes):
-    """Yields sets of 1, 2, ... boxes, each with an equal share of the sorted pairs."""
-    order = np.argsort(cells.sum(axis=1), kind="stable")
-    share = np.cumsum(members[order]) / members.sum()
-    for count in range(1, max_shapes + 1):
-        box_of_cell = np.ceil(share * count).astype(int)
-        boxes = [cells[order[box_of_cell == box]] for box in range(1, count + 1)]
-        yield np.array([box.max(axis=0) for box in boxes if len(box)])
-
-
-def _moved(boxes, cells, slots):
-    """Moves one box at a time, as long as this saves padding."""
-    sides = [np.unique(cells[:, side]) for side in range(2)]
-    # A move changes one side of a box, or takes the whole box to another place.
-    places = cells[:: -(-len(cells) // (2 * GRID))]
-    least, before = slots(boxes), math.inf
-    while least < before:
-        before = least
-        for number in range(len(boxes)):
-            moves = [(length, boxes[number, 1]) for length in sides[0]]
-            moves += [(boxes[number, 0], length) for length in sides[1]]
-            for place in [*moves, *places]:
-                moved = boxes.copy()
-                moved[number] = place
-                cost = slots(moved)
-                if cost < least:
-                    boxes, least = moved, cost
-    return boxes

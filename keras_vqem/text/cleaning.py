@@ -1,6 +1,9 @@
 """clean: removes sentence pairs that are not worth training on."""
 
 import dataclasses
+import hashlib
+
+import numpy as np
 
 from keras_vqem.text.lines import is_utf8
 from keras_vqem.text.parallel_corpus import ParallelCorpus
@@ -100,8 +103,9 @@ def clean(
             "tokenizer=..., or set max_characters instead."
         )
     removed = {reason: [] for reason in REASONS}
-    kept, seen = [], set()
+    kept = np.ones(len(corpus), bool)
     too_many = _more_tokens(corpus, tokenizer, max_tokens)
+    hashes = bytearray()  # A set of millions of pairs would take a hundred times more.
     for index, pair in enumerate(corpus):
         shorter, longer = sorted(map(len, pair))
         if not all(map(is_utf8, pair)):
@@ -114,24 +118,42 @@ def clean(
             reason = "too long"
         elif max_ratio is not None and longer > max_ratio * shorter:
             reason = "length ratio"
-        elif remove_duplicates and pair in seen:
-            reason = "duplicate"
         else:
-            kept.append(pair)
-            seen.add(pair)
+            hashes += _hash(*pair)
             continue
         removed[reason].append(index + 1)
-    sources, targets = zip(*kept, strict=True) if kept else ((), ())
-    return ParallelCorpus(sources, targets), CleaningSummary(len(corpus), removed)
+        kept[index] = False
+    if remove_duplicates:
+        repeats = np.flatnonzero(kept)[_repeats(hashes)]
+        removed["duplicate"] = (repeats + 1).tolist()
+        kept[repeats] = False
+    cleaned = corpus.take(np.flatnonzero(kept))
+    return cleaned, CleaningSummary(len(corpus), removed)
+
+
+def _hash(source, target):
+    # The length says where the source ends.
+    text = f"{len(source)} {source}{target}"
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def _repeats(hashes):
+    """Returns the places of hashes that have occurred before, sorted."""
+    hashes = np.frombuffer(hashes, np.uint64).reshape(-1, 2)
+    order = np.lexsort(hashes.T)  # Keeps the order of equal ones.
+    equal = (hashes[order[1:]] == hashes[order[:-1]]).all(axis=1)
+    return np.sort(order[1:][equal])
 
 
 def _more_tokens(corpus, tokenizer, max_tokens):
     """Returns the indices of pairs with more than `max_tokens` tokens on a side."""
     if max_tokens is None:
         return set()
-    return {
-        index
-        for side in (corpus.sources, corpus.targets)
-        for index, ids in enumerate(tokenizer.encode_lines(side))
-        if len(ids) > max_tokens
-    }
+    found = set()
+    for side in (corpus.sources, corpus.targets):
+        start = 0
+        for ids in tokenizer.encode_chunks(side):
+            lengths = ids.row_lengths().numpy()
+            found.update((np.flatnonzero(lengths > max_tokens) + start).tolist())
+            start += len(lengths)
+    return found

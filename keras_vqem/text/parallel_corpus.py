@@ -1,10 +1,12 @@
 """ParallelCorpus: sentences and their translations, pair by pair."""
 
 import codecs
+import contextlib
 import gzip
+import itertools
 import os
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -40,7 +42,7 @@ class ParallelCorpus:
                 f"There are {len(self.sources)} sources but {len(self.targets)} "
                 "targets. Pass two lists of the same length, pair by pair."
             )
-        for text in self.sources + self.targets:
+        for text in itertools.chain(self.sources, self.targets):
             if not isinstance(text, str):
                 raise ValueError(
                     f"Sentences must be of type str, not {type(text).__name__}: "
@@ -83,12 +85,7 @@ class ParallelCorpus:
             ValueError: If the files have different numbers of lines.
         """
         sources, targets = read_lines(source_path), read_lines(target_path)
-        if len(sources) != len(targets):
-            raise ValueError(
-                f"{source_path} has {len(sources)} lines, but {target_path} has "
-                f"{len(targets)}. Line n of one file must translate line n of the "
-                "other: pass both sides of the same corpus, each complete."
-            )
+        check_lines(source_path, len(sources), target_path, len(targets))
         return cls(sources, targets)
 
     @classmethod
@@ -179,9 +176,31 @@ class ParallelCorpus:
             raise ValueError(f"`times` must be above 0, received {times}.")
         whole, part = int(times), round((times - int(times)) * len(self))
         some = np.random.default_rng(seed).permutation(len(self))[:part]
-        places = [*range(len(self))] * whole + sorted(some.tolist())
+        places = [*[np.arange(len(self))] * whole, np.sort(some)]
+        return self.take(np.concatenate(places))
+
+    def take(self, places: Sequence[int] | np.ndarray) -> "ParallelCorpus":
+        """Returns a corpus of some of the pairs.
+
+        Args:
+            places: Numbers of the pairs, counted from 0.
+
+        Returns:
+            A `ParallelCorpus`.
+        """
         sides = (self.sources, self.targets)
         return ParallelCorpus(*([side[i] for i in places] for side in sides))
+
+    def map(self, function: Callable[[str], str]) -> "ParallelCorpus":
+        """Returns a corpus with all sentences changed by a function.
+
+        Args:
+            function: Function from a string to a string.
+
+        Returns:
+            A `ParallelCorpus`.
+        """
+        return ParallelCorpus(map(function, self.sources), map(function, self.targets))
 
     def save(
         self,
@@ -206,10 +225,11 @@ class ParallelCorpus:
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         paths = tuple(folder / f"{name}.{suffix}" for suffix in suffixes)
-        contents = [_encode(side) for side in (self.sources, self.targets)]
-        for path, content in zip(paths, contents, strict=True):
-            with replacing(path) as temporary:
-                temporary.write_bytes(content)
+        with contextlib.ExitStack() as stack:  # Both files, or neither.
+            for path, side in zip(paths, (self.sources, self.targets), strict=True):
+                temporary = stack.enter_context(replacing(path))
+                with open(temporary, "wb") as file:
+                    file.writelines(_encoded(side))
         return paths
 
     def __add__(self, other: "ParallelCorpus") -> "ParallelCorpus":
@@ -237,20 +257,75 @@ def read_lines(path: str | os.PathLike) -> list[str]:
     Returns:
         List of strings without line ends.
     """
+    return list(iterate_lines(path))
+
+
+def iterate_lines(path: str | os.PathLike) -> Iterator[str]:
+    """Reads the lines of a file one by one.
+
+    Args:
+        path: Path of a UTF-8 file with one sentence per line, plain or `.gz`.
+
+    Yields:
+        Strings without line ends.
+    """
+    mark = codecs.BOM_UTF8  # Before the first line, if at all.
+    with _opened(path) as file:
+        for line in file:
+            line = line.removeprefix(mark)
+            mark = b""
+            yield _decode(line.removesuffix(b"\n").removesuffix(b"\r"))
+
+
+def count_lines(path: str | os.PathLike) -> int:
+    """Counts the lines of a file.
+
+    Args:
+        path: Path of a file, plain or `.gz`.
+
+    Returns:
+        The number of lines.
+    """
+    with _opened(path) as file:
+        return sum(1 for _ in file)
+
+
+def check_lines(
+    source_path: str | os.PathLike,
+    source_count: int,
+    target_path: str | os.PathLike,
+    target_count: int,
+) -> int:
+    """Checks that two files have the same number of lines.
+
+    Args:
+        source_path: Path of the source sentences.
+        source_count: Number of lines of that file.
+        target_path: Path of the target sentences.
+        target_count: Number of lines of that file.
+
+    Returns:
+        The number of lines.
+
+    Raises:
+        ValueError: If the numbers differ.
+    """
+    if source_count != target_count:
+        raise ValueError(
+            f"{source_path} has {source_count} lines, but {target_path} has "
+            f"{target_count}. Line n of one file must translate line n of the "
+            "other: pass both sides of the same corpus, each complete."
+        )
+    return source_count
+
+
+def _opened(path):
     path = pathlib.Path(path)
-    content = path.read_bytes()
-    if path.suffix == ".gz":
-        content = gzip.decompress(content)
-    content = content.removeprefix(codecs.BOM_UTF8)
-    lines = content.split(b"\n")
-    if not lines[-1]:  # Nothing follows the last line feed: no line.
-        lines.pop()
-    return [_decode(line.removesuffix(b"\r")) for line in lines]
+    return (gzip.open if path.suffix == ".gz" else open)(path, "rb")
 
 
-def _encode(side):
-    """Returns sentences as the bytes of a file in which line n is sentence n."""
-    lines = []
+def _encoded(side):
+    """Yields sentences as the lines of a file in which line n is sentence n."""
     for number, text in enumerate(side, start=1):
         if "\n" in text or text.endswith("\r"):
             raise ValueError(
@@ -258,10 +333,9 @@ def _encode(side):
                 "space: the files have one sentence per line."
             )
         try:
-            lines.append(text.encode("utf-8", "surrogateescape") + b"\n")
+            yield text.encode("utf-8", "surrogateescape") + b"\n"
         except UnicodeEncodeError as error:
             raise ValueError(
                 f"Sentence {number} holds a lone surrogate, which UTF-8 cannot encode: "
                 f"{text!r}. Remove such pairs with keras_vqem.text.clean(corpus)."
             ) from error
-    return b"".join(lines)

@@ -1,10 +1,12 @@
 """SentencePieceTokenizer: text to ids and back, as graph operations."""
 
+import hashlib
 import io
+import itertools
 import operator
 import os
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -18,6 +20,8 @@ from keras_vqem.ids import EOS_ID, PAD_ID, UNKNOWN_ID
 from keras_vqem.text.lines import is_utf8
 
 ASSET = "tokenizer.model"
+# Number of lines that are encoded together.
+CHUNK_SIZE = 16384
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -98,7 +102,8 @@ class SentencePieceTokenizer(keras.layers.Layer):
                 256 for bytes, the rest for characters and subwords.
             model_type: Kind of SentencePiece model, `"unigram"` or `"bpe"`.
             character_coverage: Fraction of the characters in `lines` that get their
-                own ids. The rarest characters beyond it are spelled as bytes.
+                own ids, from 0.98 to 1. The rarest characters beyond it are spelled
+                as bytes.
             normalization: Name of the SentencePiece normalization rule applied to
                 every text. `"identity"` changes nothing; `"nmt_nfkc"`, for example,
                 reads "ﬁ" as "fi" and a no-break space as a space.
@@ -120,15 +125,24 @@ class SentencePieceTokenizer(keras.layers.Layer):
                 f"lines must be an iterable of strings, not one {type(lines).__name__}."
                 " Pass a list such as [line]."
             )
-        lines = [line for line in lines if line.strip() and is_utf8(line)]
-        if not lines:
+        if not 0.98 <= character_coverage <= 1:
+            raise ValueError(
+                f"character_coverage must be from 0.98 to 1, not {character_coverage}. "
+                "0.9995 is usual for languages with thousands of characters, else 1."
+            )
+        if iter(lines) is lines:  # Can be read only once.
+            lines = list(lines)
+        count = sum(map(_is_text, lines))
+        if not count:
             raise ValueError(
                 "There is no line with text to train on. Pass the lines of the "
                 "training corpus, both languages in one list."
             )
-        if len(lines) > max_lines:
-            chosen = np.random.default_rng(seed).permutation(len(lines))[:max_lines]
-            lines = [lines[i] for i in np.sort(chosen)]
+        chosen = np.ones(count, bool)
+        if count > max_lines:
+            chosen[np.random.default_rng(seed).permutation(count)[max_lines:]] = False
+        # They may be lines of files, which do not all fit in memory.
+        lines = list(itertools.compress(filter(_is_text, lines), chosen.tobytes()))
         writer = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
@@ -191,6 +205,11 @@ class SentencePieceTokenizer(keras.layers.Layer):
         """Number of ids, including those for padding, end of sentence and unknown."""
         return self._vocabulary_size
 
+    @property
+    def sha256(self) -> str:
+        """SHA-256 hash of the SentencePiece model, in hexadecimal digits."""
+        return hashlib.sha256(self._proto or b"").hexdigest()
+
     def encode(
         self, texts: str | bytes | Sequence[str | bytes] | np.ndarray | tf.Tensor
     ) -> tf.RaggedTensor | tf.Tensor:
@@ -214,10 +233,23 @@ class SentencePieceTokenizer(keras.layers.Layer):
         Returns:
             One int32 array of ids per string, each with `eos_id` at its end.
         """
-        if not len(lines):
-            return []
-        ids = self.encode(lines)
-        return np.split(ids.values.numpy(), ids.row_splits.numpy()[1:-1])
+        found = []
+        for ids in self.encode_chunks(lines):
+            found += np.split(ids.values.numpy(), ids.row_splits.numpy()[1:-1])
+        return found
+
+    def encode_chunks(self, lines: Iterable[str]) -> Iterator[tf.RaggedTensor]:
+        """Converts many strings to ids, some at a time, to bound the memory it takes.
+
+        Args:
+            lines: Iterable of strings.
+
+        Yields:
+            Ids of the next strings, as `encode` returns them.
+        """
+        lines = iter(lines)
+        while chunk := list(itertools.islice(lines, CHUNK_SIZE)):
+            yield self.encode(chunk)
 
     def decode(self, ids: np.ndarray | tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Converts ids to texts. Ids after the first `eos_id` are ignored.
@@ -326,6 +358,10 @@ class SentencePieceTokenizer(keras.layers.Layer):
             except tf.errors.NotFoundError:
                 self._set_proto(self._proto)
         return self._tokenizer
+
+
+def _is_text(line):
+    return bool(line.strip()) and is_utf8(line)
 
 
 def _string_tensor(texts):

@@ -7,8 +7,10 @@ from typing import Any
 
 from keras_vqem.files import write_json
 from keras_vqem.text.batches import TokenBatches
-from keras_vqem.text.parallel_corpus import ParallelCorpus
+from keras_vqem.text.parallel_corpus import ParallelCorpus, check_lines
 from keras_vqem.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_vqem.text.token_ids import TokenIds
+from keras_vqem.text.tokenized_files import read_ids, write_ids
 
 
 class TranslationData:
@@ -16,7 +18,10 @@ class TranslationData:
 
     `recipes/prepare_translation.py` writes such a folder, and the training recipes
     read it. It contains `data.json` (the two languages), `tokenizer.model`, and two
-    line-aligned files per split, such as `train.en` and `train.de`.
+    line-aligned files per split, such as `train.en` and `train.de`. Its folder `ids`
+    contains the same sentences as ids, which are memory-mapped. They are found by a
+    hash of the text and the tokenizer: when either changes, or `ids` is removed, the
+    next use of the split tokenizes it again.
 
     Args:
         folder: Path of the folder.
@@ -91,7 +96,8 @@ class TranslationData:
             )
         folder.mkdir(parents=True, exist_ok=True)
         for name, corpus in splits.items():
-            corpus.save(folder, name, (source, target))
+            for path in corpus.save(folder, name, (source, target)):
+                write_ids(path, tokenizer)
         tokenizer.save(folder / "tokenizer.model")
         # Written last, so that a folder with this file is complete.
         write_json(folder / "data.json", {"source": source, "target": target})
@@ -114,18 +120,12 @@ class TranslationData:
         Raises:
             FileNotFoundError: If there is no such split.
         """
-        if split not in self.splits:
-            raise FileNotFoundError(
-                f"{self.folder} has no split {split!r}; it has "
-                f"{', '.join(self.splits)}. Pass one of these."
-            )
-        return ParallelCorpus.from_files(
-            self.folder / f"{split}.{self.source}",
-            self.folder / f"{split}.{self.target}",
-        )
+        return ParallelCorpus.from_files(*self._paths(split))
 
     def batches(self, split: str, tokens_per_batch: int, **kwargs: Any) -> TokenBatches:
-        """Reads and tokenizes a split, and groups it into batches.
+        """Groups the sentence pairs of a split into batches.
+
+        The split is tokenized if it has changed since it was last.
 
         Args:
             split: Name of the split, one of `splits`.
@@ -139,8 +139,34 @@ class TranslationData:
         Raises:
             FileNotFoundError: If there is no such split.
         """
-        corpus = self.corpus(split)
-        encode = self.tokenizer.encode_lines
-        return TokenBatches(
-            encode(corpus.sources), encode(corpus.targets), tokens_per_batch, **kwargs
-        )
+        source_ids, target_ids = self.ids(split)
+        return TokenBatches(source_ids, target_ids, tokens_per_batch, **kwargs)
+
+    def ids(self, split: str) -> tuple[TokenIds, TokenIds]:
+        """Returns the tokenized sentences of a split, as memory maps.
+
+        If the folder does not have them yet, or its text or tokenizer has changed, the
+        split is tokenized first. If they cannot be written, they are kept in memory.
+
+        Args:
+            split: Name of the split, one of `splits`.
+
+        Returns:
+            A tuple of the `TokenIds` of the sources and of the targets.
+
+        Raises:
+            FileNotFoundError: If there is no such split.
+            ValueError: If the two files of the split have different numbers of lines.
+        """
+        paths = self._paths(split)
+        source_ids, target_ids = (read_ids(path, self.tokenizer) for path in paths)
+        check_lines(paths[0], len(source_ids), paths[1], len(target_ids))
+        return source_ids, target_ids
+
+    def _paths(self, split):
+        if split not in self.splits:
+            raise FileNotFoundError(
+                f"{self.folder} has no split {split!r}; it has "
+                f"{', '.join(self.splits)}. Pass one of these."
+            )
+        return [self.folder / f"{split}.{name}" for name in (self.source, self.target)]

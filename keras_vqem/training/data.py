@@ -1,7 +1,7 @@
 """Functions that a run needs for its data: fingerprint, shapes, validation set."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -13,10 +13,15 @@ class Batches(Protocol):
 
     steps_per_epoch: int
 
-    def epoch(self, number: int) -> Iterator[dict[str, np.ndarray]]:
-        """Yields the batches of an epoch, counted from 0."""
+    def epoch(
+        self, number: int, first_step: int = 0
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """Yields the batches of an epoch from a step on, both counted from 0."""
 
-    def dataset(self, first_epoch: int = 0) -> tf.data.Dataset:
+    def epoch_shapes(self, number: int) -> Sequence[tuple[int, ...]]:
+        """Returns the shapes of the batches of an epoch."""
+
+    def dataset(self, first_epoch: int = 0, first_step: int = 0) -> tf.data.Dataset:
         """Returns the batches of one epoch after another."""
 
     def summary(self) -> str:
@@ -41,14 +46,17 @@ def fingerprint(batches: Batches) -> str:
     return found.hexdigest()
 
 
-def first_of_each_shape(batches: Batches, epoch: int = 0) -> list[int]:
+def first_of_each_shape(
+    batches: Batches, epoch: int = 0, first_step: int = 0
+) -> list[int]:
     """Finds the steps of an epoch whose batch has a new shape.
 
     In the first epoch of a process, XLA compiles in these steps.
 
     Args:
-        batches: Object whose `epoch(number)` yields dicts of arrays.
+        batches: Object whose `epoch_shapes(number)` returns the shape of every batch.
         epoch: Number of the epoch, counted from 0.
+        first_step: Number of the first step to look at, counted from 0.
 
     Returns:
         A list of step numbers, counted from 0.
@@ -65,8 +73,9 @@ def first_of_each_shape(batches: Batches, epoch: int = 0) -> list[int]:
     [0, 2]
     """
     seen = {}
-    for step, batch in enumerate(batches.epoch(epoch)):
-        seen.setdefault(tuple(array.shape for array in batch.values()), step)
+    for step, shape in enumerate(batches.epoch_shapes(epoch)):
+        if step >= first_step:
+            seen.setdefault(shape, step)
     return list(seen.values())
 
 

@@ -107,6 +107,18 @@ def test_the_dataset_has_static_shapes_and_no_end():
     assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
 
 
+@pytest.mark.parametrize("first", [0, 3, 5])
+def test_a_dataset_can_start_inside_an_epoch(first):
+    batches = ImageBatches(numbered(40), 8, flip=True)
+    assert batches.epoch_shapes(1) == [(8,)] * 5
+    whole = [batch["images"] for n in (1, 2) for batch in batches.epoch(n)]
+    found = take(batches.dataset(first_epoch=1, first_step=first), 10 - first)
+    for batch, expected in zip(found, whole[first:], strict=True):
+        np.testing.assert_array_equal(batch["images"], expected)
+    with pytest.raises(ValueError, match="first_step must be from 0 to 5"):
+        batches.dataset(first_step=6)
+
+
 def test_the_images_are_neither_copied_nor_part_of_the_graph():
     images = np.zeros((100, 32, 32, 3), np.uint8)
     batches = ImageBatches(images, 10)

@@ -3,7 +3,7 @@ from collections import Counter
 
 import pytest
 
-from keras_vqem.text import ParallelCorpus, TranslationData
+from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer, TranslationData
 
 
 @pytest.fixture(scope="module")
@@ -144,3 +144,18 @@ def test_training_files_are_mixed_by_weights(main, tmp_path, capsys):
         with pytest.raises(SystemExit):
             main([*command, *arguments, "--output", str(tmp_path / "wrong")])
         assert words in capsys.readouterr().err
+
+
+def test_how_the_vocabulary_is_learned_can_be_chosen(main, tmp_path, monkeypatch):
+    learned = []
+    train = SentencePieceTokenizer.train
+
+    def remember(lines, vocabulary_size, **arguments):
+        learned.append(arguments)
+        return train(lines, vocabulary_size, **arguments)
+
+    monkeypatch.setattr(SentencePieceTokenizer, "train", remember)
+    command = ["--numbers", "300", "--vocabulary", "400", "--max-shapes", "1"]
+    command += ["--character-coverage", "0.999", "--vocabulary-lines", "200"]
+    main([*command, "--output", str(tmp_path / "data")])
+    assert learned == [{"character_coverage": 0.999, "max_lines": 200}]

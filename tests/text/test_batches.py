@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vqem.text import TokenBatches
+from keras_vqem.text import TokenBatches, TokenIds
+from keras_vqem.training.data import fingerprint, first_of_each_shape
 
 
 def sentences(rng, count, longest=40):
@@ -28,6 +29,116 @@ def pairs_of(batches):
     for batch in batches:
         for source, target in zip(*batch.values(), strict=True):
             yield tuple(source[source > 0]), tuple(target[target > 0])
+
+
+# Of runs that earlier versions started: they must go on with the same batches.
+FINGERPRINTS = {
+    "939cacae4d4108a1e722bd80a6f8c0fd85c56429219ab98b72248a748f9a3eb3": {},
+    "227f21d0041e680ef9603c2704c01d7512b50c769c03fd1a2df55be71c46ba84": dict(
+        seed=3, max_shapes=3, length_multiple=1
+    ),
+    "6f09d4cc1168228b5b1b9f9d613c04700949e03cafa288082dc0fb28dd1f2827": dict(
+        boundaries=[(40, 40), (12, 16)], shuffle=False
+    ),
+    "0e4ff88fe373fb0e571c96b484683a77b9a71fb4bda7aaa7e70b811f60ef9199": dict(
+        max_shapes=12, length_multiple=4, batch_multiple=16, seed=-5
+    ),
+}
+
+
+def test_batches_are_those_of_earlier_versions():
+    data = sentences(np.random.default_rng(7), 3000)
+    for expected, arguments in FINGERPRINTS.items():
+        assert fingerprint(TokenBatches(*data, 1024, **arguments)) == expected
+
+
+def plain_epoch(data, shapes, seed, number):
+    """The batches of an epoch from pairs of lists: slow, and all in memory."""
+    rng = np.random.default_rng([seed, number])
+    buckets = [[] for _ in shapes]
+    for pair in zip(*data, strict=True):
+        fits = [
+            i
+            for i, shape in enumerate(shapes)
+            if all(
+                len(ids) <= length for ids, length in zip(pair, shape[1:], strict=True)
+            )
+        ]
+        buckets[min(fits, key=lambda i: sum(shapes[i][1:]))].append(pair)
+    batches = []
+    for pairs, (rows, *lengths) in zip(buckets, shapes, strict=True):
+        order = rng.permutation(np.arange(len(pairs)))
+        for start in range(0, len(pairs), rows):
+            batch = [np.zeros((rows, length), np.int32) for length in lengths]
+            for row, place in enumerate(order[start : start + rows]):
+                for side, ids in zip(batch, pairs[place], strict=True):
+                    side[row, : len(ids)] = ids
+            batches.append(batch)
+    return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def test_batches_against_a_plain_implementation(rng, tmp_path):
+    data = sentences(rng, 300)
+    maps = []
+    for side, vocabulary_size in zip(data, (50, 2**17), strict=True):
+        TokenIds.save(tmp_path / "ids.npy", side, vocabulary_size)
+        maps.append(TokenIds.load(tmp_path / "ids.npy"))
+        (tmp_path / "ids.npy").unlink()
+    assert [ids.ids.dtype for ids in maps] == [np.uint16, np.int32]
+    for given in (data, maps):
+        batches = TokenBatches(*given, 256, seed=3)
+        for number in range(2):
+            expected = plain_epoch(data, batches.shapes, 3, number)
+            for batch, (source, target) in zip(
+                batches.epoch(number), expected, strict=True
+            ):
+                assert (
+                    batch["source_ids"].dtype == batch["target_ids"].dtype == np.int32
+                )
+                np.testing.assert_array_equal(batch["source_ids"], source)
+                np.testing.assert_array_equal(batch["target_ids"], target)
+    # The memory maps are used, not copied.
+    assert all(isinstance(side.ids, np.memmap) for side in batches._sides.values())
+
+
+def test_a_dataset_can_start_inside_an_epoch(rng, monkeypatch):
+    batches = TokenBatches(*sentences(rng, 200), 256, seed=3)
+    steps = batches.steps_per_epoch
+    whole = [list(pairs_of([batch])) for n in (1, 2) for batch in batches.epoch(n)]
+    made = []
+    padded = TokenIds.padded
+    monkeypatch.setattr(
+        TokenIds, "padded", lambda *arguments: made.append(1) or padded(*arguments)
+    )
+    for first in (0, 1, steps - 1, steps):
+        made.clear()
+        dataset = batches.dataset(first_epoch=1, epochs=2, first_step=first)
+        assert len(dataset) == 2 * steps - first
+        found = [list(pairs_of([batch])) for batch in dataset.as_numpy_iterator()]
+        assert found == whole[first:]
+        assert len(made) == 2 * len(found)  # None of the batches before was made.
+    endless = batches.dataset(first_epoch=1, first_step=2).take(steps)
+    found = [list(pairs_of([batch])) for batch in endless.as_numpy_iterator()]
+    assert found == whole[2 : 2 + steps]
+    for first in (-1, steps + 1):
+        with pytest.raises(ValueError, match=f"first_step must be from 0 to {steps}"):
+            batches.dataset(first_step=first)
+    with pytest.raises(ValueError, match="first_epoch must be 0 or more"):
+        batches.dataset(first_epoch=-1)
+
+
+def test_shapes_of_an_epoch_are_known_without_its_batches(rng, monkeypatch):
+    batches = TokenBatches(*sentences(rng, 200), 256)
+    shapes = [
+        (*batch["source_ids"].shape, batch["target_ids"].shape[1])
+        for batch in batches.epoch(3)
+    ]
+    monkeypatch.delattr(TokenIds, "padded")
+    assert batches.epoch_shapes(3) == shapes
+    for first in (0, 7):
+        firsts = {shape: shapes.index(shape, first) for shape in shapes[first:]}
+        found = first_of_each_shape(batches, 3, first)
+        assert found == sorted(firsts.values())
 
 
 @pytest.mark.parametrize("length_multiple", [1, 8, 16])

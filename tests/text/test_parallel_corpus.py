@@ -154,7 +154,15 @@ def test_cleaning_removes_each_pair_for_its_first_reason(tmp_path):
     assert len(everything) == 6
 
 
-def test_cleaning_by_tokens(tmp_path):
+def test_duplicates_have_both_sides_alike():
+    pairs = [("ab", "c"), ("a", "bc"), ("ab", "c"), ("1 a", "b"), ("a", "bc")] * 2
+    cleaned, summary = clean(ParallelCorpus(*zip(*pairs, strict=True)))
+    assert list(cleaned) == [("ab", "c"), ("a", "bc"), ("1 a", "b")]
+    assert summary.removed["duplicate"] == [3, 5, 6, 7, 8, 9, 10]
+
+
+def test_cleaning_by_tokens(monkeypatch):
+    monkeypatch.setattr("keras_vqem.text.sentencepiece_tokenizer.CHUNK_SIZE", 7)
     corpus = ParallelCorpus.from_numbers(300)
     tokenizer = SentencePieceTokenizer.train(corpus.sources + corpus.targets, 400)
     lengths = [

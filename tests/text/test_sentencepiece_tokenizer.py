@@ -58,6 +58,25 @@ def test_text_in_and_out(tokenizer):
     assert tokenizer.encode_lines([]) == []
 
 
+def test_many_lines_are_encoded_chunk_by_chunk(tokenizer, monkeypatch):
+    expected = tokenizer.encode(LINES[:50]).to_list()
+    monkeypatch.setattr("keras_vqem.text.sentencepiece_tokenizer.CHUNK_SIZE", 16)
+    chunks = [ids.to_list() for ids in tokenizer.encode_chunks(iter(LINES[:50]))]
+    assert list(map(len, chunks)) == [16, 16, 16, 2]
+    assert sum(chunks, []) == expected
+    assert [ids.tolist() for ids in tokenizer.encode_lines(LINES[:50])] == expected
+
+
+def test_characters_beyond_the_coverage_are_spelled_in_bytes():
+    lines = LINES + ["日本"]
+    for coverage, unknown in ((1.0, ""), (0.999, "日本")):
+        tokenizer = SentencePieceTokenizer.train(
+            lines, 400, character_coverage=coverage
+        )
+        assert tokenizer.unknown_characters("日本 two") == unknown
+        assert round_trip(tokenizer, ["日本 two"]) == ["日本 two"]
+
+
 @settings(max_examples=15, deadline=None)
 @given(texts=st.lists(st.text(max_size=20), min_size=1, max_size=50))
 def test_any_unicode_comes_back(tokenizer, texts):
@@ -130,6 +149,9 @@ def test_a_sample_of_the_lines(tokenizer):
 
 
 def test_errors_name_the_remedy(tmp_path):
+    for coverage in (0.9, 1.1, float("nan")):
+        with pytest.raises(ValueError, match="character_coverage must be from 0.98"):
+            SentencePieceTokenizer.train(LINES, 400, character_coverage=coverage)
     with pytest.raises(ValueError, match="too high.*ask for fewer ids or pass more"):
         SentencePieceTokenizer.train(["one two"], 5000)
     with pytest.raises(ValueError, match="ask for more ids"):
