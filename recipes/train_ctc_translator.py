@@ -17,6 +17,7 @@ from arguments import (
     adam,
     add_number,
     add_translation_arguments,
+    fit_options,
     make_parser,
     run_options,
     sizes,
@@ -85,7 +86,7 @@ def main(arguments=None):
             batches,
             arguments.epochs,
             callbacks=[ValidationBLEU(val, every=arguments.validate_every)],
-            average=arguments.average,
+            **fit_options(arguments),
         )
 
         choose_options(run, model, val, [{"blank_bias": b} for b in BLANK_BIASES])

@@ -25,6 +25,7 @@ from arguments import (
     add_number,
     add_translation_arguments,
     em_bottleneck,
+    fit_options,
     make_parser,
     run_options,
     sizes,
@@ -161,7 +162,7 @@ def main(arguments=None):
             callbacks=[
                 ValidationBLEU(val, translators, every=arguments.validate_every)
             ],
-            average=arguments.average,
+            **fit_options(arguments),
         )
         ends = [{"end_threshold": None}, {"end_threshold": 0.5}]
         biases = [{"blank_bias": bias} for bias in BLANK_BIASES] if by_ctc else [{}]

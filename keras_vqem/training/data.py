@@ -1,6 +1,7 @@
 """Functions that a run needs for its data: fingerprint, shapes, validation set."""
 
 import hashlib
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
@@ -41,7 +42,9 @@ def fingerprint(batches: Batches) -> str:
     return found.hexdigest()
 
 
-def first_of_each_shape(batches: Batches, epoch: int = 0) -> list[int]:
+def first_of_each_shape(
+    batches: Batches, epoch: int = 0, first_batch: int = 0
+) -> list[int]:
     """Finds the steps of an epoch whose batch has a new shape.
 
     In the first epoch of a process, XLA compiles in these steps.
@@ -49,6 +52,7 @@ def first_of_each_shape(batches: Batches, epoch: int = 0) -> list[int]:
     Args:
         batches: Object whose `epoch(number)` yields dicts of arrays.
         epoch: Number of the epoch, counted from 0.
+        first_batch: Number of batches to leave out at the start of the epoch.
 
     Returns:
         A list of step numbers, counted from 0.
@@ -65,7 +69,8 @@ def first_of_each_shape(batches: Batches, epoch: int = 0) -> list[int]:
     [0, 2]
     """
     seen = {}
-    for step, batch in enumerate(batches.epoch(epoch)):
+    rest = itertools.islice(batches.epoch(epoch), first_batch, None)
+    for step, batch in enumerate(rest, first_batch):
         seen.setdefault(tuple(array.shape for array in batch.values()), step)
     return list(seen.values())
 
