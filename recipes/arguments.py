@@ -88,6 +88,25 @@ def positive(text):
 positive.__name__ = "integer"  # argparse shows it: "invalid integer value: 'x'"
 
 
+def above_zero(text):
+    """Type of flags that take a number above 0."""
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return number
+
+
+def share(text):
+    """Type of flags that take a number from 0 to 1."""
+    number = float(text)
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 1")
+    return number
+
+
+above_zero.__name__ = share.__name__ = "number"
+
+
 def add_number(group, flag, default, help, type=None):
     """Adds a flag that takes a number.
 
@@ -101,7 +120,7 @@ def add_number(group, flag, default, help, type=None):
     """
     kind = type or (float if isinstance(default, float) else positive)
     help = f"{help} (default: %(default)s)"
-    metavar = "X" if kind is float else "N"
+    metavar = "X" if kind in (above_zero, float, share) else "N"
     group.add_argument(flag, type=kind, default=default, metavar=metavar, help=help)
 
 
@@ -143,7 +162,7 @@ def add_run_arguments(parser, epochs, average):
         "instead of the average (default: the average)",
     )
     help = "minutes from one checkpoint to the next within an epoch"
-    add_number(parser, "--checkpoint-minutes", 30.0, help)
+    add_number(parser, "--checkpoint-minutes", 30.0, help, above_zero)
     add(
         "--checkpoint-steps",
         type=positive,
@@ -194,7 +213,8 @@ def add_learning_arguments(parser, learning_rate, warmup_steps):
     """
     group = parser.add_argument_group("learning")
     add = group.add_argument
-    add_number(group, "--learning-rate", learning_rate, "highest learning rate")
+    help = "highest learning rate"
+    add_number(group, "--learning-rate", learning_rate, help, above_zero)
     add(
         "--warmup-steps",
         type=positive,
@@ -209,7 +229,8 @@ def add_learning_arguments(parser, learning_rate, warmup_steps):
         help="decay of the learning rate after that (default: %(default)s, as in the "
         "paper)",
     )
-    add_number(group, "--final", 0.05, "share of the learning rate left at the end")
+    help = "share of the learning rate left at the end, above 0"
+    add_number(group, "--final", 0.05, help, share)
     return group
 
 
@@ -380,9 +401,8 @@ def add_translation_arguments(parser, warmup_steps, average):
     )
     learning = add_learning_arguments(parser, 0.003, warmup_steps)
     add_batch_arguments(learning, max_shapes=16)
-    add_number(
-        learning, "--label-smoothing", 0.1, "share of each label spread over all ids"
-    )
+    help = "share of each label spread over all ids"
+    add_number(learning, "--label-smoothing", 0.1, help, share)
 
 
 def add_batch_arguments(group, max_shapes):

@@ -20,6 +20,20 @@ from pathlib import Path
 from arguments import make_parser, user_errors
 
 
+def read_evaluation(path):
+    """Reads what an evaluating recipe wrote with --json."""
+    try:
+        evaluation = json.loads(path.read_text())
+        if {"entries", "rows"} & evaluation.keys():
+            return evaluation
+    except (AttributeError, ValueError):
+        pass
+    raise ValueError(
+        f"{path} is not a file that evaluate_translation.py or evaluate_images.py "
+        f"wrote with --json."
+    )
+
+
 @user_errors
 def main(arguments=None):
     parser = make_parser(__doc__)
@@ -57,13 +71,7 @@ def main(arguments=None):
         model.save_to_preset(options.output, half=options.half, about=about)
         print(f"{options.output}: {model.count_params():,} parameters")
         return
-    evaluations = [json.loads(path.read_text()) for path in options.evaluation]
-    for path, evaluation in zip(options.evaluation, evaluations, strict=True):
-        if not {"entries", "rows"} & set(evaluation):
-            raise ValueError(
-                f"{path} is not a file that evaluate_translation.py or "
-                f"evaluate_images.py wrote with --json."
-            )
+    evaluations = [read_evaluation(path) for path in options.evaluation]
     notes = options.notes.read_text() if options.notes else ""
     words = options.task, options.trained_on, options.terms, notes
     print(model_card.describe(options.output, evaluations, *words))

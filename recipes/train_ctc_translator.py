@@ -20,6 +20,7 @@ from arguments import (
     fit_options,
     make_parser,
     run_options,
+    share,
     sizes,
     user_errors,
 )
@@ -38,8 +39,8 @@ def main(arguments=None):
     )
     add_number(parser, "--upsample", 2, "number of positions per source token")
     help = "share of wrong positions that training shows, {} (0: no glancing)"
-    add_number(parser, "--glancing-start", 0.0, help.format("at first"))
-    add_number(parser, "--glancing-end", 0.0, help.format("at the end"))
+    add_number(parser, "--glancing-start", 0.0, help.format("at first"), share)
+    add_number(parser, "--glancing-end", 0.0, help.format("at the end"), share)
     arguments = parser.parse_args(arguments)
 
     import keras

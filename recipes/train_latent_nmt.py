@@ -28,6 +28,7 @@ from arguments import (
     fit_options,
     make_parser,
     run_options,
+    share,
     sizes,
     steps_for,
     user_errors,
@@ -85,6 +86,7 @@ def parse(arguments):
         "--predicted-share",
         0.0,
         "share of sentences decoded from predicted codes after the bypass",
+        share,
     )
     help = "weight of the latent predictor in the E step, after the bypass"
     add_number(codes, "--prior-weight", 0.0, help)

@@ -20,6 +20,7 @@ from keras_vqem.training.guards import DivergedError
 
 # Errors that zipfile and NumPy raise for damaged files.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError, ValueError)
+_MOST = 1e18  # The square of a larger weight is no float32.
 _REMEDY = (
     "Build and compile the model with the arguments that the checkpoint was written "
     "with, or start a new run in another folder."
@@ -64,7 +65,8 @@ def save_state(
         seconds: Time spent in the epoch that is not complete.
 
     Raises:
-        DivergedError: If a weight is NaN or infinite.
+        DivergedError: If a value is NaN or infinite, or a weight so large that the
+            next step would be.
         OSError: If the file cannot be written, for example because the disk is full.
             The file that was there before is unchanged.
     """
@@ -82,12 +84,12 @@ def save_state(
     for group, variables in _state(model).items():
         for position, variable in enumerate(variables):
             value = _value(variable)
-            if not _finite(value):
+            if not _finite(value, _MOST if group == "weights" else np.inf):
                 raise DivergedError(
-                    f"Training diverged: {variable.path} has values that are NaN or "
-                    f"infinite after step {step}. {path} was not written, checkpoints "
-                    f"before it are good. Start a new run with a lower learning rate "
-                    f"or a longer warm-up."
+                    f"Training diverged: {variable.path} has values that are NaN, "
+                    f"infinite or beyond {_MOST:g} after step {step}. {path} was not "
+                    f"written, checkpoints before it are good. Start a new run with a "
+                    f"lower learning rate or a longer warm-up."
                 )
             arrays[f"{group}/{position:05d}/{variable.path}"] = value
     for position, (name, value) in enumerate(metric_values(model)):
@@ -311,11 +313,13 @@ def _metric_copies(model):
     ]
 
 
-def _finite(value):
+def _finite(value, most=np.inf):
     if value.dtype.name == "bfloat16":
         value = value.astype("float32")
     # Integers are finite. NumPy's format stores bfloat16 as bytes, checked before.
-    return value.dtype.kind != "f" or bool(np.isfinite(value).all())
+    if value.dtype.kind != "f":
+        return True
+    return bool(np.isfinite(value).all() and (np.abs(value) <= most).all())
 
 
 def _value(variable):

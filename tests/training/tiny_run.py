@@ -35,11 +35,13 @@ def make_model(jit_compile=False):
 class Autoencoder(keras.Model):
     """The same for batches that are dicts, with a loss and metrics of its own."""
 
-    def __init__(self):
+    def __init__(self, bottleneck=None):
         super().__init__()
         self.encoder = keras.layers.Dense(4, activation="tanh")
         self.dropout = keras.layers.Dropout(0.3, seed=1)
-        self.bottleneck = keras_vqem.layers.VQEMBottleneck(8, num_samples=3, seed=0)
+        self.bottleneck = bottleneck or keras_vqem.layers.VQEMBottleneck(
+            8, num_samples=3, seed=0
+        )
         self.decoder = keras.layers.Dense(4)
         self.error = keras.metrics.Mean(name="error")
         self({"rows": np.zeros((1, 4), "float32")})
