@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_vqem.evaluation import translation_scores
 from keras_vqem.text import ParallelCorpus
@@ -106,24 +107,27 @@ def cut_lines(lines: Sequence[str], tokenizer: Any, max_tokens: int = 256) -> li
 
     Args:
         lines: List of strings.
-        tokenizer: Object with `encode_lines` and `decode`, or None, with which nothing
-            is cut.
+        tokenizer: Object with `encode` and `decode`, or None, with which nothing is
+            cut.
         max_tokens: Number of tokens after which lines are cut, the end symbol included.
 
     Returns:
         A list of strings. How many were cut is printed.
     """
     lines = list(lines)
-    if tokenizer is None:
+    if tokenizer is None or not lines:
         return lines
-    cut = 0
-    for place, ids in enumerate(tokenizer.encode_lines(lines)):
-        if len(ids) > max_tokens:
-            text = tokenizer.decode(ids[: max_tokens - 1]).numpy()
-            lines[place] = text.decode("utf-8", "replace")
-            cut += 1
-    if cut:
-        print(f"{cut} of {len(lines)} lines to validate on cut to {max_tokens} tokens")
+    rows = tokenizer.encode(lines)
+    long = np.flatnonzero(rows.row_lengths().numpy() > max_tokens)
+    for place in long:
+        [text] = tokenizer.decode(rows[place][None, : max_tokens - 1]).numpy()
+        lines[place] = text.decode("utf-8", "replace")
+    if len(long):
+        print(
+            f"{len(long)} of {len(lines)} lines to validate on cut to {max_tokens} "
+            f"tokens",
+            flush=True,
+        )
     return lines
 
 

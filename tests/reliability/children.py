@@ -16,9 +16,8 @@ import time
 import keras
 import numpy as np
 
-from keras_vqem import layers, models
+from keras_vqem import layers
 from keras_vqem.array_batches import ArrayBatches
-from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer, TokenBatches
 from keras_vqem.training import Run, validation_set
 from tests.training.tiny_run import Autoencoder
 
@@ -39,6 +38,7 @@ def start(program, *arguments, die=None, largest=None):
     Returns:
         The process.
     """
+    pathlib.Path(f"{arguments[0]}.out").write_text("")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     process = context.Process(
@@ -133,9 +133,9 @@ class Slow(keras.callbacks.Callback):
         time.sleep(0.2)
 
 
-def autoencoder(path, resume=False, collapsed=False):
-    """A model with dropout, soft EM and Adam: three epochs of 24 steps."""
-    rows = np.random.default_rng(0).normal(size=(96, 4)).astype("float32")
+def autoencoder(path, resume=False, collapsed=False, steps=24):
+    """A model with dropout, soft EM and Adam: three epochs."""
+    rows = np.random.default_rng(0).normal(size=(4 * steps, 4)).astype("float32")
     with Run(path, seed=3, resume=resume) as run:
         bottleneck = None
         if collapsed:  # Nearly all codes are far from all vectors.
@@ -154,34 +154,9 @@ def autoencoder(path, resume=False, collapsed=False):
         )
 
 
-def latent_nmt(path, resume=False):
-    """A small LatentNMT with dropout, soft EM and bypass: two epochs."""
-    with Run(path, seed=1, resume=resume) as run:
-        corpus = ParallelCorpus.from_numbers(300)
-        lines = corpus.sources + corpus.targets
-        tokenizer = SentencePieceTokenizer.train(lines, 400)
-        sides = [tokenizer.encode_lines(x) for x in (corpus.sources, corpus.targets)]
-        model = models.LatentNMT(
-            tokenizer,
-            layers.VQEMBottleneck(32, num_samples=4, seed=1),
-            hidden_dim=16,
-            num_encoder_layers=1,
-            num_decoder_layers=1,
-            num_predictor_layers=1,
-            num_heads=2,
-            intermediate_dim=32,
-            bypass_steps=20,
-            predicted_share=0.5,
-        )
-        model.compile()
-        run.fit(
-            model,
-            TokenBatches(*sides, tokens_per_batch=512, max_shapes=2),
-            epochs=2,
-            callbacks=[Slow()],
-            average=2,
-            checkpoint_steps=4,
-        )
+def long_autoencoder(path, resume=False):
+    """The same with 100 steps per epoch."""
+    autoencoder(path, resume, steps=100)
 
 
 def out_of_memory(path):
