@@ -248,8 +248,8 @@ class Run:
     def _check_epochs(self, epochs, first):
         if epochs < first.epoch + (first.batch > 0):
             raise ValueError(
-                f"{self.path} is in epoch {first.epoch + 1} already, so it cannot have "
-                f"{epochs} epochs. Pass a higher number."
+                f"{self.path} has trained for more than {epochs} epochs already. Pass "
+                f"a higher number of epochs."
             )
         before = self.folder.exchange("epochs", epochs)
         if before != epochs:
