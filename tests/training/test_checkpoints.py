@@ -24,6 +24,7 @@ from keras_vqem.training import (
     save_model,
     save_state,
 )
+from keras_vqem.training.training_state import metric_values
 from tests.training import tiny_run
 
 
@@ -87,10 +88,18 @@ def test_every_replica_is_restored(strategy, tmp_path):
         assert len(variable.value.values) == 2
         for copy in variable.value.values:
             np.testing.assert_array_equal(copy.numpy(), value)
+    # Metrics are sums over the examples of each replica.
+    sums = [value for _, value in metric_values(first)]
+    for value, (_, other) in zip(sums, metric_values(second), strict=True):
+        assert len(value) == 2
+        np.testing.assert_array_equal(value, other)
+    assert any(np.any(value[0] != value[1]) for value in sums)
     # A run under a strategy may go on without one.
     alone = new_model()
     assert load_state(alone, latest(tmp_path))[:3] == (1, 0, tiny_run.STEPS)
     assert_same_state(alone, first)
+    for value, (_, other) in zip(sums, metric_values(alone), strict=True):
+        np.testing.assert_array_equal(value.sum(axis=0, keepdims=True), other)
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "bfloat16"])
