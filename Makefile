@@ -18,8 +18,8 @@ test: $(VENV)/.ready  ## everything quick, README and docstring examples include
 test-slow: $(VENV)/.ready  ## the longer checks only
 	$(BIN)/python -m pytest -q -rfEs -n 2 --dist loadscope --durations=25 -m 'slow and not soak'
 
-soak: $(VENV)/.ready  ## what takes too long for .ci/run
-	$(BIN)/python -m pytest -q -rfEs --durations=25 -m soak
+soak: $(VENV)/.ready  ## what takes too long for .ci/run; writes docs/reliability.md
+	RELIABILITY_PAGE=docs/reliability.md $(BIN)/python -m pytest -q -rfEs --durations=25 -m soak
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

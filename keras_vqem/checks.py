@@ -96,3 +96,17 @@ def concrete(method: str, value: Any) -> None:
             f"Functional model. In a Functional model, call the layer itself, or write "
             f"a layer whose `call` uses `{method}`."
         )
+
+
+def nonfinite_weight(model: keras.Model) -> str | None:
+    """Returns the path of a weight with NaN or infinite values, or None.
+
+    Args:
+        model: A built model.
+    """
+    for weight in model.weights:
+        # The tensor of a mirrored variable is that of the first replica.
+        value = tf.convert_to_tensor(weight.value)
+        if value.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(value)):
+            return weight.path
+    return None

@@ -8,11 +8,20 @@ import argparse
 import functools
 import os
 import pathlib
+import signal
 import sys
 
 # Flags that may change when a run is resumed. A finished run that is resumed with
-# another --average only saves its model again.
-MAY_DIFFER = ("average", "run", "validate_every")
+# another --average only saves its model again; what other --epochs change is told.
+MAY_DIFFER = (
+    "average",
+    "checkpoint_minutes",
+    "checkpoint_steps",
+    "epochs",
+    "keep_best",
+    "run",
+    "validate_every",
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -44,18 +53,24 @@ def make_parser(doc):
 def user_errors(main):
     """Decorates `main(arguments=None)` to print errors as one sentence and exit with 2.
 
-    With --verbose, errors keep their traceback.
+    With --verbose, errors keep their traceback. After Ctrl-C and SIGTERM the status is
+    that of shells, 130 and 143.
     """
 
     @functools.wraps(main)
     def wrapped(arguments=None):
         given = sys.argv[1:] if arguments is None else arguments
+        name = pathlib.Path(main.__globals__["__file__"]).name
         try:
             return main(arguments)
+        except KeyboardInterrupt as error:
+            # Interrupted, which is raised in training, has a message and a signal.
+            print(f"{name}: {str(error) or 'interrupted'}", file=sys.stderr)
+            number = getattr(error, "signal_number", signal.SIGINT)
+            raise SystemExit(128 + number) from None
         except (ImportError, OSError, RuntimeError, ValueError) as error:
             if "--verbose" in given:
                 raise
-            name = pathlib.Path(main.__globals__["__file__"]).name
             print(f"{name}: error: {error}", file=sys.stderr)
             raise SystemExit(2) from None
 
@@ -73,6 +88,25 @@ def positive(text):
 positive.__name__ = "integer"  # argparse shows it: "invalid integer value: 'x'"
 
 
+def above_zero(text):
+    """Type of flags that take a number above 0."""
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return number
+
+
+def share(text):
+    """Type of flags that take a number from 0 to 1."""
+    number = float(text)
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 1")
+    return number
+
+
+above_zero.__name__ = share.__name__ = "number"
+
+
 def add_number(group, flag, default, help, type=None):
     """Adds a flag that takes a number.
 
@@ -86,7 +120,7 @@ def add_number(group, flag, default, help, type=None):
     """
     kind = type or (float if isinstance(default, float) else positive)
     help = f"{help} (default: %(default)s)"
-    metavar = "X" if kind is float else "N"
+    metavar = "X" if kind in (above_zero, float, share) else "N"
     group.add_argument(flag, type=kind, default=default, metavar=metavar, help=help)
 
 
@@ -105,7 +139,7 @@ def add_run_arguments(parser, epochs, average):
     add(
         "--resume",
         action="store_true",
-        help="continue the run in that folder after its last complete epoch",
+        help="continue the run in that folder from its last checkpoint",
     )
     add_number(parser, "--epochs", epochs, "number of epochs of the whole run")
     add_number(parser, "--seed", 1, "seed of weights, batches and noise", type=int)
@@ -121,6 +155,27 @@ def add_run_arguments(parser, epochs, average):
         help="compile the training step with XLA; not together with a strategy",
     )
     add_number(parser, "--average", average, "number of last checkpoints to average")
+    add(
+        "--keep-best",
+        metavar="METRIC",
+        help="save the epoch with the best METRIC, such as val_bleu or val_loss, "
+        "instead of the average (default: the average)",
+    )
+    help = "minutes from one checkpoint to the next within an epoch"
+    add_number(parser, "--checkpoint-minutes", 30.0, help, above_zero)
+    add(
+        "--checkpoint-steps",
+        type=positive,
+        metavar="N",
+        help="number of steps from one checkpoint to the next within an epoch "
+        "(default: by time only)",
+    )
+
+
+def fit_options(arguments):
+    """Returns the arguments of `Run.fit` about checkpoints and the saved model."""
+    names = ("average", "keep_best", "checkpoint_minutes", "checkpoint_steps")
+    return {name: getattr(arguments, name) for name in names}
 
 
 def run_options(arguments):
@@ -158,7 +213,8 @@ def add_learning_arguments(parser, learning_rate, warmup_steps):
     """
     group = parser.add_argument_group("learning")
     add = group.add_argument
-    add_number(group, "--learning-rate", learning_rate, "highest learning rate")
+    help = "highest learning rate"
+    add_number(group, "--learning-rate", learning_rate, help, above_zero)
     add(
         "--warmup-steps",
         type=positive,
@@ -173,7 +229,8 @@ def add_learning_arguments(parser, learning_rate, warmup_steps):
         help="decay of the learning rate after that (default: %(default)s, as in the "
         "paper)",
     )
-    add_number(group, "--final", 0.05, "share of the learning rate left at the end")
+    help = "share of the learning rate left at the end, above 0"
+    add_number(group, "--final", 0.05, help, share)
     return group
 
 
@@ -344,9 +401,8 @@ def add_translation_arguments(parser, warmup_steps, average):
     )
     learning = add_learning_arguments(parser, 0.003, warmup_steps)
     add_batch_arguments(learning, max_shapes=16)
-    add_number(
-        learning, "--label-smoothing", 0.1, "share of each label spread over all ids"
-    )
+    help = "share of each label spread over all ids"
+    add_number(learning, "--label-smoothing", 0.1, help, share)
 
 
 def add_batch_arguments(group, max_shapes):

@@ -19,6 +19,19 @@ from pathlib import Path
 from arguments import make_parser, user_errors
 
 
+def read_evaluation(path):
+    """Reads what an evaluating recipe wrote with --json."""
+    from keras_vqem.files import read_json
+
+    evaluation = read_json(path)
+    if not isinstance(evaluation, dict) or not {"entries", "rows"} & set(evaluation):
+        raise ValueError(
+            f"{path} is not a file that evaluate_translation.py or evaluate_images.py "
+            f"wrote with --json."
+        )
+    return evaluation
+
+
 @user_errors
 def main(arguments=None):
     parser = make_parser(__doc__)
@@ -47,7 +60,6 @@ def main(arguments=None):
         parser.error("--evaluation needs --task, --trained-on and --terms")
 
     from keras_vqem.evaluation import model_card
-    from keras_vqem.files import read_json
     from keras_vqem.models.loading import load_with_prior
 
     if options.run:
@@ -57,13 +69,7 @@ def main(arguments=None):
         model.save_to_preset(options.output, half=options.half, about=about)
         print(f"{options.output}: {model.count_params():,} parameters")
         return
-    evaluations = [read_json(path) for path in options.evaluation]
-    for path, evaluation in zip(options.evaluation, evaluations, strict=True):
-        if not {"entries", "rows"} & set(evaluation):
-            raise ValueError(
-                f"{path} is not a file that evaluate_translation.py or "
-                f"evaluate_images.py wrote with --json."
-            )
+    evaluations = [read_evaluation(path) for path in options.evaluation]
     notes = options.notes.read_text() if options.notes else ""
     words = options.task, options.trained_on, options.terms, notes
     print(model_card.describe(options.output, evaluations, *words))

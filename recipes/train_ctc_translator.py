@@ -18,8 +18,10 @@ from arguments import (
     adam,
     add_number,
     add_translation_arguments,
+    fit_options,
     make_parser,
     run_options,
+    share,
     sizes,
     user_errors,
 )
@@ -39,8 +41,8 @@ def main(arguments=None):
     )
     add_number(parser, "--upsample", 2, "number of positions per source token")
     help = "share of wrong positions that training shows, {} (0: no glancing)"
-    add_number(parser, "--glancing-start", 0.0, help.format("at first"))
-    add_number(parser, "--glancing-end", 0.0, help.format("at the end"))
+    add_number(parser, "--glancing-start", 0.0, help.format("at first"), share)
+    add_number(parser, "--glancing-end", 0.0, help.format("at the end"), share)
     help = "weight of the loss of words read off the middle of the decoder"
     add_number(parser, "--middle-weight", 0.0, help)
     arguments = parser.parse_args(arguments)
@@ -90,7 +92,7 @@ def main(arguments=None):
             batches,
             arguments.epochs,
             callbacks=[ValidationBLEU(val, every=arguments.validate_every)],
-            average=arguments.average,
+            **fit_options(arguments),
         )
 
         choose_options(run, model, val, [{"blank_bias": b} for b in BLANK_BIASES])

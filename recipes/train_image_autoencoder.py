@@ -19,6 +19,7 @@ from arguments import (
     add_image_run_arguments,
     add_number,
     em_bottleneck,
+    fit_options,
     image_data,
     make_parser,
     run_options,
@@ -160,7 +161,7 @@ def main(arguments=None):
             arguments.epochs,
             validation_data=val,
             callbacks=[LossInBits()],
-            average=arguments.average,
+            **fit_options(arguments),
         )
         run.report(loss_in_bits(model.evaluate(val, verbose=0, return_dict=True)))
 

@@ -17,6 +17,7 @@ from arguments import (
     adam,
     add_image_run_arguments,
     add_sizes,
+    fit_options,
     image_data,
     make_parser,
     run_options,
@@ -168,7 +169,7 @@ def main(arguments=None):
             arguments.epochs,
             validation_data=val,
             callbacks=[LossInBits()],
-            average=arguments.average,
+            **fit_options(arguments),
         )
         run.report(loss_in_bits(model.evaluate(val, verbose=0, return_dict=True)))
 

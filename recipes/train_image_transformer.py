@@ -11,6 +11,7 @@ from arguments import (
     adam,
     add_image_run_arguments,
     add_sizes,
+    fit_options,
     image_data,
     make_parser,
     run_options,
@@ -65,7 +66,7 @@ def main(arguments=None):
             arguments.epochs,
             validation_data=val,
             callbacks=[LossInBits()],
-            average=arguments.average,
+            **fit_options(arguments),
         )
         run.report(loss_in_bits(model.evaluate(val, verbose=0, return_dict=True)))
 

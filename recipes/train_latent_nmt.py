@@ -25,8 +25,10 @@ from arguments import (
     add_number,
     add_translation_arguments,
     em_bottleneck,
+    fit_options,
     make_parser,
     run_options,
+    share,
     sizes,
     steps_for,
     user_errors,
@@ -92,6 +94,7 @@ def parse(arguments):
         "--predicted-share",
         0.0,
         "share of sentences decoded from predicted codes after the bypass",
+        share,
     )
     help = "weight of the latent predictor in the E step, after the bypass"
     add_number(codes, "--prior-weight", 0.0, help)
@@ -178,7 +181,7 @@ def main(arguments=None):
             callbacks=[
                 ValidationBLEU(val, translators, every=arguments.validate_every)
             ],
-            average=arguments.average,
+            **fit_options(arguments),
         )
         ends = [{"end_threshold": None}, {"end_threshold": 0.5}]
         biases = [{"blank_bias": bias} for bias in BLANK_BIASES] if by_ctc else [{}]

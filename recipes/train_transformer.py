@@ -18,6 +18,7 @@ from arguments import (
     adam,
     add_number,
     add_translation_arguments,
+    fit_options,
     make_parser,
     run_options,
     sizes,
@@ -74,7 +75,7 @@ def main(arguments=None):
             batches,
             arguments.epochs,
             callbacks=[ValidationBLEU(val, every=arguments.validate_every)],
-            average=arguments.average,
+            **fit_options(arguments),
         )
         beams = [{"num_beams": 4, "length_penalty": p} for p in (0.6, 1.0, 1.5)]
         choose_options(run, model, val, [{"num_beams": 1}, *beams])

@@ -6,6 +6,7 @@ import pathlib
 import keras
 
 from keras_vqem import models
+from keras_vqem.checks import nonfinite_weight
 from keras_vqem.models import preset
 from keras_vqem.models.translator import Translator
 
@@ -70,7 +71,8 @@ def load_model(path: str | os.PathLike, *classes: type) -> keras.Model:
 
     Raises:
         FileNotFoundError: If there is no such model.
-        ValueError: If the file cannot be read, or the model has another class.
+        ValueError: If the file cannot be read, the model has another class, or a weight
+            is NaN or infinite.
     """
     file = model_file(path)
     if file.name == preset.CONFIG:
@@ -83,6 +85,12 @@ def load_model(path: str | os.PathLike, *classes: type) -> keras.Model:
                 f"{file} could not be loaded ({type(error).__name__}: {error}). It may "
                 f"be incomplete, or written by another version of keras_vqem."
             ) from error
+        if name := nonfinite_weight(model):
+            raise ValueError(
+                f"{file} cannot be used: {name} has values that are NaN or infinite, "
+                f"because its training diverged. Train again with a lower learning "
+                f"rate or a longer warm-up."
+            )
     if classes and not isinstance(model, classes):
         names = " or ".join(cls.__name__ for cls in classes)
         raise ValueError(

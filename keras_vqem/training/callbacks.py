@@ -4,18 +4,20 @@ At the end of an epoch, Keras passes the same dict `logs` to one callback after
 another, and to its own History last. `ValidationBLEU` and `LossInBits` change it, so
 they come first:
 
-    callbacks=[ValidationBLEU(...), keras.callbacks.TensorBoard(...), Progress(...),
-               MetricsLog(...), Checkpoints(...)]
+    callbacks=[ValidationBLEU(...), StopOnDivergence(), CodebookWatch(),
+               keras.callbacks.TensorBoard(...), Progress(...), MetricsLog(...),
+               Checkpoints(...)]
 """
 
 import math
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_vqem.evaluation import translation_scores
 from keras_vqem.text import ParallelCorpus
@@ -25,8 +27,9 @@ from keras_vqem.training.run_folder import RunFolder
 class ValidationBLEU(keras.callbacks.Callback):
     """Translates a corpus at the end of an epoch and adds BLEU to the logs.
 
-    `val_bleu` is the BLEU of `model.translate(corpus.sources)`. List this callback
-    before those that use the scores.
+    `val_bleu` is the BLEU of `model.translate(corpus.sources)`. Long lines are cut
+    before they are translated, as in exported models; the references are whole. List
+    this callback before those that use the scores.
 
     Args:
         corpus: A `keras_vqem.text.ParallelCorpus` with sources to translate and their
@@ -37,6 +40,11 @@ class ValidationBLEU(keras.callbacks.Callback):
             `val_random_codes_bleu`.
         every: Number of epochs from one translation to the next. There is always one
             after the last epoch.
+        max_tokens: Number of tokens after which lines are cut, if the model has a
+            `tokenizer`.
+
+    Raises:
+        ValueError: If the corpus is empty.
 
     Example:
 
@@ -59,25 +67,68 @@ class ValidationBLEU(keras.callbacks.Callback):
         corpus: ParallelCorpus,
         translators: Mapping[str, Callable] | None = None,
         every: int = 1,
+        max_tokens: int = 256,
     ):
         super().__init__()
         if every < 1:
             raise ValueError(f"`every` must be at least 1, received {every!r}.")
-        self.sources, self.targets = list(corpus.sources), list(corpus.targets)
+        if not len(corpus):
+            raise ValueError(
+                "There are no sentences to validate on. Prepare a val split that is "
+                "not empty."
+            )
+        self.corpus = corpus
+        self.max_tokens = max_tokens
         self.translators = {"bleu": _translate, **(translators or {})}
         self.every = every
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        tokenizer = getattr(self.model, "tokenizer", None)
+        self._sources, self._targets = (
+            cut_lines(lines, tokenizer, self.max_tokens)
+            for lines in (self.corpus.sources, self.corpus.targets)
+        )
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         done = epoch + 1
         if done % self.every and done != self.params.get("epochs"):
             return
         for name, translate in self.translators.items():
-            translations = translate(self.model, self.sources, self.targets)
-            logs[f"val_{name}"] = translation_scores.bleu(translations, self.targets)
+            found = translate(self.model, self._sources, self._targets)
+            logs[f"val_{name}"] = translation_scores.bleu(found, self.corpus.targets)
 
 
 def _translate(model, sources, targets):
     return model.translate(sources)
+
+
+def cut_lines(lines: Sequence[str], tokenizer: Any, max_tokens: int = 256) -> list[str]:
+    """Cuts lines after a number of tokens, because attention needs their square.
+
+    Args:
+        lines: List of strings.
+        tokenizer: Object with `encode` and `decode`, or None, with which nothing is
+            cut.
+        max_tokens: Number of tokens after which lines are cut, the end symbol included.
+
+    Returns:
+        A list of strings. How many were cut is printed.
+    """
+    lines = list(lines)
+    if tokenizer is None or not lines:
+        return lines
+    rows = tokenizer.encode(lines)
+    long = np.flatnonzero(rows.row_lengths().numpy() > max_tokens)
+    for place in long:
+        [text] = tokenizer.decode(rows[place][None, : max_tokens - 1]).numpy()
+        lines[place] = text.decode("utf-8", "replace")
+    if len(long):
+        print(
+            f"{len(long)} of {len(lines)} lines to validate on cut to {max_tokens} "
+            f"tokens",
+            flush=True,
+        )
+    return lines
 
 
 class LossInBits(keras.callbacks.Callback):
@@ -128,18 +179,22 @@ class MetricsLog(keras.callbacks.Callback):
 
     Args:
         run_folder: A `keras_vqem.training.RunFolder` that was started.
+        seconds: Time that was spent in the first epoch before a resume.
     """
 
-    def __init__(self, run_folder: RunFolder):
+    def __init__(self, run_folder: RunFolder, seconds: float = 0.0):
         super().__init__()
         self.run_folder = run_folder
+        self.seconds = seconds
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         lines = self.run_folder.metrics()
         self._training_seconds = lines[-1]["training_seconds"] if lines else 0.0
+        self._before = self.seconds
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._begin = time.monotonic()
+        self._begin = time.monotonic() - self._before
+        self._before = 0.0
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         seconds = time.monotonic() - self._begin
@@ -198,6 +253,7 @@ class Progress(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch = epoch
         self._step = 0
+        self._first = None  # Not 0 in an epoch that was resumed.
         self._begin = self._shown = self._last = time.monotonic()
         self._compiled = []  # Seconds of each step that compiled.
         self._timed = []  # Seconds of the other steps, except an epoch's first.
@@ -214,10 +270,11 @@ class Progress(keras.callbacks.Callback):
         self, batch: int, logs: dict[str, Any] | None = None
     ) -> None:
         self._step = batch + 1
+        self._first = batch if self._first is None else self._first
         now = time.monotonic()
         if batch in self._compiling:
             self._compiled.append(now - self._last)
-        elif batch:
+        elif batch != self._first:
             self._timed.append(now - self._last)
         self._last = now
         if now - self._shown < (0.2 if _terminal() else self.interval):
@@ -231,7 +288,7 @@ class Progress(keras.callbacks.Callback):
         self._epoch_seconds = seconds
         if self._timed:
             saved = sum(self._compiled) - len(self._compiled) * self._per_step()
-            self._epoch_seconds -= max(saved, 0.0)
+            self._epoch_seconds += self._first * self._per_step() - max(saved, 0.0)
         self._steps = self._steps or self._step
         self._compiling = set()
         left = (self.epochs - epoch - 1) * self._epoch_seconds

@@ -8,8 +8,9 @@ import numpy as np
 from keras_vqem.evaluation import translation_scores
 from keras_vqem.models.translator import Translator
 from keras_vqem.text import ParallelCorpus
-from keras_vqem.training.checkpoints import save_model
+from keras_vqem.training.callbacks import cut_lines
 from keras_vqem.training.run import Run
+from keras_vqem.training.training_state import save_model
 
 
 def choose_options(
@@ -29,16 +30,16 @@ def choose_options(
         val: The `ParallelCorpus` to choose on.
         options: List of dicts of options. Of equally good ones the first is chosen.
     """
-    found = []
+    sources, found = cut_lines(val.sources, model.tokenizer), []
     for tried in options:
-        texts = model.translate(val.sources, **tried)
+        texts = model.translate(sources, **tried)
         found.append(translation_scores.bleu(texts, val.targets))
         told = "  ".join(f"{name} {value}" for name, value in tried.items())
         run.log(f"{told}  val_bleu {found[-1]:.2f}")
     best = found.index(max(found))
     chosen = {n: v for n, v in options[best].items() if v is not None}
     model.generation_config = {**model.generation_config, **chosen}
-    _, scores = model.translate(val.sources, return_scores=True)
+    _, scores = model.translate(sources, return_scores=True)
     model.low_score = round(float(np.nanpercentile(scores, 1)), 2)
     save_model(model, run.path / "model.keras")
     run.report({**chosen, "val_bleu": found[best]})

@@ -13,14 +13,18 @@ import tensorflow as tf
 from keras_vqem.training.callbacks import MetricsLog, Progress
 from keras_vqem.training.checkpoints import (
     Checkpoints,
-    average_weights,
-    list_checkpoints,
-    save_model,
+    checkpoint_name,
+    good_checkpoints,
+    latest,
 )
 from keras_vqem.training.checkpoints import resume as resume_run
 from keras_vqem.training.data import Batches, fingerprint, first_of_each_shape
+from keras_vqem.training.guards import CodebookWatch, StopOnDivergence, memory_told
+from keras_vqem.training.interruption import Interrupted, Interruption
+from keras_vqem.training.resumed_callbacks import ResumedCallbacks
 from keras_vqem.training.run_folder import RunFolder
 from keras_vqem.training.strategies import strategy_scope
+from keras_vqem.training.training_state import Position, average_weights, save_model
 
 
 class Run:
@@ -29,8 +33,8 @@ class Run:
     Entering the `with` block sets up devices, then sets random seeds, then claims the
     folder. It also opens the scope of the distribution strategy, until `fit`, so the
     code that builds and compiles the model is the same with and without a strategy. If
-    the block fails before the first epoch is complete, the folder is free for another
-    run.
+    the block fails before the first checkpoint, the folder is free for another run. No
+    other process can use the folder while the block lasts.
 
     Args:
         path: Folder of the run; see `keras_vqem.training.RunFolder` for its files.
@@ -86,7 +90,7 @@ class Run:
         self.resume = resume
         self.arguments = {**(arguments or {}), "seed": seed, "strategy": strategy}
         self.may_differ = may_differ
-        self._scope = contextlib.ExitStack()
+        self._lock, self._scope = contextlib.ExitStack(), contextlib.ExitStack()
         self._saved = "model"
 
     def __enter__(self):
@@ -94,9 +98,12 @@ class Run:
         strategy = strategy_scope(self.strategy)
         self.num_replicas = strategy.num_replicas_in_sync
         keras.utils.set_random_seed(self.seed)
-        resumed = self.folder.start(
-            self.arguments, resume=self.resume, may_differ=self.may_differ
-        )
+        with contextlib.ExitStack() as lock:
+            lock.enter_context(self.folder.alone())
+            resumed = self.folder.start(
+                self.arguments, resume=self.resume, may_differ=self.may_differ
+            )
+            self._lock = lock.pop_all()
         self._scope.enter_context(strategy.scope())
         replicas = "1 replica"
         if self.num_replicas > 1:
@@ -110,11 +117,18 @@ class Run:
 
     def __exit__(self, kind, error, trace):
         self._scope.close()
-        if error is not None:
-            # Recipes show users one sentence; the rest is for whoever has to find out.
-            if self.folder.path.is_dir():
-                self.folder.log("".join(traceback.format_exception(error)))
-            self.folder.take_back()
+        with self._lock:
+            if error is not None:
+                # If the disk is full, this must not hide the error.
+                with contextlib.suppress(OSError):
+                    self._log_error(error)
+                self.folder.take_back()
+
+    def _log_error(self, error):
+        # Recipes show users one sentence; the rest is for whoever has to find out.
+        told = isinstance(error, Interrupted)
+        lines = [str(error)] if told else traceback.format_exception(error)
+        self.folder.log("".join(lines))
 
     def log(self, line: str) -> None:
         """Prints a line, and appends it to `log.txt`."""
@@ -129,12 +143,20 @@ class Run:
         validation_data: tf.data.Dataset | None = None,
         callbacks: Iterable[keras.callbacks.Callback] = (),
         average: int = 1,
+        keep_best: str | None = None,
+        checkpoint_steps: int | None = None,
+        checkpoint_minutes: float | None = 30.0,
     ) -> keras.callbacks.History:
         """Trains the model, or continues a resumed run, and saves the model.
 
-        Each epoch writes a checkpoint and a line of metrics. At the end, the weights of
-        the model are the mean of the last checkpoints, and the model is saved as
-        `model.keras`.
+        Each epoch writes a checkpoint after its last batch, and a line of metrics after
+        its validation. A resumed run goes on after the last batch that a checkpoint has
+        seen, with the metrics of its epoch so far; a validation that did not end is
+        done again. At the end, the weights of the model are the mean of the last
+        checkpoints, and the model is saved as `model.keras`.
+
+        Ctrl-C and SIGTERM save a checkpoint and raise `Interrupted`. A loss that is NaN
+        or infinite raises `DivergedError`; such states are never saved.
 
         Args:
             model: A compiled model, built within the `with` block.
@@ -142,17 +164,26 @@ class Run:
                 `dataset(first_epoch)`, such as `keras_vqem.text.TokenBatches` or
                 `keras_vqem.array_batches.ArrayBatches`. A resumed run checks that the
                 batches are those it was started with.
-            epochs: Number of epochs of the whole run.
+            epochs: Number of epochs of the whole run. A resumed run may have another
+                number, but schedules that were made for the first one then differ.
             validation_data: Dataset to evaluate on after each epoch, or None.
             callbacks: Keras callbacks. They see the logs of an epoch before these are
-                written, and may add to them.
+                written, and may add to them. They must not change the model's state.
             average: Number of checkpoints to average at the end.
+            keep_best: Name of a metric, such as `"val_bleu"` or `"val_loss"`, by which
+                the best epoch is kept. The saved model then is that epoch's instead of
+                a mean. See `RunFolder.best_epoch`.
+            checkpoint_steps: Number of steps from one checkpoint to the next within an
+                epoch, or None.
+            checkpoint_minutes: Number of minutes from one checkpoint to the next within
+                an epoch, or None.
 
         Returns:
             The `History` of `model.fit`, with the epochs since the start or resume.
         """
-        if average < 1:
-            raise ValueError(f"`average` must be at least 1, received {average}.")
+        for name, value in (("average", average), ("epochs", epochs)):
+            if value < 1:
+                raise ValueError(f"`{name}` must be at least 1, received {value}.")
         self._scope.close()
         folder, steps = self.folder, batches.steps_per_epoch
         folder.remember(
@@ -162,33 +193,94 @@ class Run:
         )
         folder.log("batches\n" + batches.summary())
         print(batches.summary(), flush=True)
-        first = resume_run(model, folder) if self.resume else 0
-        compiling = first_of_each_shape(batches, first) if model.jit_compile else None
-        history = model.fit(
-            batches.dataset(first_epoch=first),
-            steps_per_epoch=steps,
-            initial_epoch=first,
-            epochs=epochs,
-            validation_data=validation_data,
-            shuffle=False,
-            verbose=0,
-            callbacks=[
+        first = resume_run(model, folder, steps) if self.resume else Position()
+        self._check_epochs(epochs, first)
+        checkpoints = Checkpoints(
+            folder.checkpoints,
+            keep=max(average, 2),
+            every_steps=checkpoint_steps,
+            every_minutes=checkpoint_minutes,
+            keep_also=lambda: keep_best and folder.best_epoch(keep_best),
+            first=first,
+        )
+        interruption = Interruption(checkpoints)
+        compiling = None
+        if model.jit_compile:
+            compiling = first_of_each_shape(batches, first.epoch, first.batch)
+        callbacks = ResumedCallbacks(
+            [
+                StopOnDivergence(kept=self._kept),
                 *callbacks,
+                CodebookWatch(self.log),
                 *self._tensorboard(),
                 Progress(epochs, steps, log=folder.log, compiling=compiling),
-                MetricsLog(folder),
-                Checkpoints(folder.checkpoints, keep=max(average, 2)),
+                MetricsLog(folder, first.seconds),
+                checkpoints,
+                interruption,
             ],
+            first.batch,
+            model=model,
+            epochs=epochs,
+            steps=steps,
         )
-        checkpoints = list_checkpoints(folder.checkpoints)[-average:]
-        average_weights(model, checkpoints)
-        self._saved = "the last checkpoint"
-        if len(checkpoints) > 1:
-            self._saved = f"the mean of the last {len(checkpoints)} checkpoints"
+        # An epoch whose validation alone is missing needs none of its batches.
+        begun = first.batch % steps
+        dataset = batches.dataset(first.epoch + first.batch // steps, begun)
+        settings = {
+            name: getattr(batches, name)
+            for name in ("tokens_per_batch", "batch_size")
+            if hasattr(batches, name)
+        }
+        with interruption, memory_told(settings, lambda: checkpoints.place):
+            history = model.fit(
+                dataset,
+                steps_per_epoch=steps,
+                initial_epoch=first.epoch,
+                epochs=epochs,
+                validation_data=validation_data,
+                shuffle=False,
+                verbose=0,
+                callbacks=callbacks,
+            )
+        self._save(model, average, keep_best)
+        return history
+
+    def _check_epochs(self, epochs, first):
+        if epochs < first.epoch + (first.batch > 0):
+            raise ValueError(
+                f"{self.path} has trained for more than {epochs} epochs already. Pass "
+                f"a higher number of epochs."
+            )
+        before = self.folder.exchange("epochs", epochs)
+        if before != epochs:
+            self.log(
+                f"The run has {epochs} epochs now, and had {before}. What depends on "
+                f"the number of steps (schedules of learning rate and temperature, "
+                f"default warm-up and bypass) follows the new number from here on: the "
+                f"result differs from a run that had {epochs} from its start."
+            )
+
+    def _kept(self):
+        path = latest(self.folder.checkpoints)
+        if path is None:
+            return "There is no checkpoint yet."
+        return f"The last good weights are in {path}."
+
+    def _save(self, model, average, keep_best):
+        good = good_checkpoints(self.folder.checkpoints)
+        best = keep_best and self.folder.best_epoch(keep_best)
+        chosen = [path for path in good if path.name == checkpoint_name(best or 0)]
+        if chosen:
+            self._saved = f"epoch {best}, the best by {keep_best}"
+        else:
+            chosen = good[-average:]
+            self._saved = "the last checkpoint"
+            if len(chosen) > 1:
+                self._saved = f"the mean of the last {len(chosen)} checkpoints"
+        average_weights(model, chosen)
         path = self.path / "model.keras"
         save_model(model, path)
         self.log(f"saved {path}: {self._saved}")
-        return history
 
     def report(self, measured: Mapping[str, float]) -> None:
         """Prints and logs measurements of the saved model.

@@ -1,11 +1,14 @@
 """RunFolder: the files of a training run, and how a run is resumed."""
 
+import contextlib
 import datetime
+import fcntl
 import json
+import math
 import os
 import pathlib
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -101,10 +104,42 @@ class RunFolder:
             self.log(note)
         return exists
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Context manager that keeps other processes out of the folder.
+
+        The kernel frees the folder when the process ends, even if it is killed. Files
+        that a killed process left half-written are removed.
+
+        Raises:
+            RuntimeError: If another process has the folder.
+        """
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        with open(self.path / ".lock", "a+", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise RuntimeError(
+                    f"Another process ({file.read().strip() or 'unknown'}) is running "
+                    f"in {self.path}. Wait for it to end, stop it, or choose another "
+                    f"folder."
+                ) from None
+            except OSError as error:
+                # Some network file systems have no locks; the run can do without.
+                print(f"{self.path} is not locked ({error})", flush=True)
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {platform.node()}")
+            file.flush()
+            for folder in (self.path, self.checkpoints):
+                for left in folder.glob(".*.partial*"):
+                    left.unlink()
+            yield
+
     def take_back(self) -> None:
         """Frees the folder for another run, unless it has metrics or checkpoints."""
         if not self.metrics() and not any(self.checkpoints.iterdir()):
-            self.config_path.unlink()
+            self.config_path.unlink(missing_ok=True)
 
     def _check_arguments(self, before, now, may_differ):
         differing = [key for key in _differing(before, now) if key not in may_differ]
@@ -131,18 +166,44 @@ class RunFolder:
         Raises:
             ValueError: If the run was started with another value.
         """
-        config = self.config()
-        before = config["facts"].setdefault(name, value)
+        before = self.exchange(name, value, keep=True)
         if before != value:
             raise ValueError(
                 f"{self.path} was started with another {name} ({before}, now {value}). "
                 f"{remedy}"
             )
+
+    def exchange(self, name: str, value: Any, keep: bool = False) -> Any:
+        """Records a fact about the run that may change.
+
+        Args:
+            name: Name of the fact.
+            value: Value that JSON can hold.
+            keep: Whether a value that is there already stays.
+
+        Returns:
+            The value before, or `value` if there was none.
+        """
+        config = self.config()
+        before = config["facts"].get(name, value)
+        config["facts"][name] = before if keep else value
         write_json(self.config_path, config)
+        return before
 
     def config(self) -> dict[str, dict[str, Any]]:
-        """Returns the dicts `arguments`, `versions` and `facts` of `config.json`."""
-        return json.loads(self.config_path.read_text())
+        """Returns the dicts `arguments`, `versions` and `facts` of `config.json`.
+
+        Raises:
+            ValueError: If the file is damaged.
+        """
+        try:
+            config = json.loads(self.config_path.read_text(encoding="utf-8"))
+            return {**config, "arguments": dict(config["arguments"])}
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{self.config_path} is damaged ({error}). Restore it, or choose "
+                f"another folder."
+            ) from error
 
     def log(self, line: str) -> None:
         """Appends a line to `log.txt`, with date and time before it."""
@@ -158,6 +219,33 @@ class RunFolder:
     def metrics(self) -> list[dict[str, float]]:
         """Returns the dicts in `metrics.jsonl`, without an incomplete last line."""
         return read_json_lines(self.metrics_path)
+
+    def best_epoch(self, metric: str) -> int | None:
+        """Returns the epoch with the best value of a metric, the first of equal ones.
+
+        Args:
+            metric: Name of the metric. Higher is better if it ends in `bleu`,
+                `accuracy`, `perplexity` or `usage`, lower is better else.
+
+        Returns:
+            Number of the epoch, counted from 1, or None before it was measured.
+
+        Raises:
+            ValueError: If epochs were validated, but none has the metric.
+        """
+        higher = metric.endswith(("bleu", "accuracy", "perplexity", "usage"))
+        lines = self.metrics()
+        found = [line for line in lines if math.isfinite(line.get(metric, math.nan))]
+        names = {name for line in lines for name in line}
+        if not found and any(name.startswith("val_") for name in names):
+            raise ValueError(
+                f"There is no metric {metric!r} to keep the best epoch by. Choose one "
+                f"of {', '.join(sorted(names - {'epoch'}))}, and resume the run."
+            )
+        best = (max if higher else min)(
+            found, key=lambda line: line[metric], default=None
+        )
+        return best and best["epoch"]
 
     def rewind(self, epoch: int) -> None:
         """Removes the metrics of epochs after a restored checkpoint.

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from keras_vqem.training import list_checkpoints
+from keras_vqem.training import Interrupted, list_checkpoints
 
 FOLDER = pathlib.Path(__file__).parents[2] / "recipes"
 RECIPES = [p.stem for p in FOLDER.glob("*.py") if "\ndef main(" in p.read_text()]
@@ -267,12 +268,33 @@ def test_flags_that_exclude_each_other_are_told_before_anything_is_made(
     for more, words in (
         (["--jit", "--strategy", "mirrored:2"], "--jit does not work with --strategy"),
         (["--average", "0"], "0 is not at least 1"),
+        (["--epochs", "0"], "--epochs: 0 is not at least 1"),
+        (["--learning-rate", "-1"], "--learning-rate: -1 is not a number above 0"),
+        (["--label-smoothing", "2"], "--label-smoothing: 2 is not a number from 0 to"),
         ([], "nowhere"),
     ):
         with pytest.raises(SystemExit) as stopped:
             recipe("train_transformer").main([*arguments, *more])
         assert stopped.value.code == 2 and words in capsys.readouterr().err
         assert not (tmp_path / "run" / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+    "error, status, words",
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (Interrupted("It is saved.", signal.SIGTERM), 143, "It is saved."),
+    ],
+)
+def test_signals_end_with_the_status_of_shells(recipe, capsys, error, status, words):
+    @recipe("arguments").user_errors
+    def main(arguments=None):
+        raise error
+
+    with pytest.raises(SystemExit) as stopped:
+        main([])
+    assert stopped.value.code == status
+    assert capsys.readouterr().err == f"{pathlib.Path(__file__).name}: {words}\n"
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -11,7 +11,7 @@ import pytest
 import sacrebleu
 import tensorflow as tf
 
-from keras_vqem.text import ParallelCorpus
+from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer
 from keras_vqem.training import MetricsLog, Progress, RunFolder, ValidationBLEU, resume
 from keras_vqem.training.checkpoints import Checkpoints
 
@@ -99,33 +99,63 @@ def test_bleu_every_few_epochs_and_after_the_last():
     assert epochs == [2, 4, 5]
 
 
+def test_long_lines_are_cut_before_they_are_translated(capsys):
+    lines = ParallelCorpus.from_numbers(300)
+    tokenizer = SentencePieceTokenizer.train(lines.sources + lines.targets, 400)
+    sources, targets = lines.sources[:2], lines.targets[:2]
+    corpus = ParallelCorpus.from_lists(
+        [sources[0], " ".join(lines.sources)], [targets[0], " ".join(lines.targets)]
+    )
+    given = []
+
+    class Translator(keras.Sequential):
+        def translate(self, texts):
+            given.append(texts)
+            return corpus.targets
+
+    model = Translator([keras.Input((2,)), keras.layers.Dense(1)])
+    model.tokenizer = tokenizer
+    model.compile("sgd", "mse")
+    translators = {"other_bleu": lambda model, x, y: given.append(y) or y}
+    validation = ValidationBLEU(corpus, translators, max_tokens=64)
+    data = np.ones((4, 2)), np.ones((4, 1))
+    history = model.fit(*data, verbose=0, callbacks=[validation]).history
+    for cut, whole in zip(given, (corpus.sources, corpus.targets), strict=True):
+        assert cut[0] == whole[0] and whole[1].startswith(cut[1])
+        assert len(tokenizer.encode_lines(cut)[1]) == 64
+    # References are whole.
+    assert history["val_bleu"] == pytest.approx([100.0])
+    assert history["val_other_bleu"][0] < 20
+    assert "1 of 2 lines to validate on cut to 64 tokens" in capsys.readouterr().out
+
+
 def test_bleu_refuses_what_cannot_be_scored():
+    with pytest.raises(ValueError, match="no sentences to validate on"):
+        ValidationBLEU(ParallelCorpus.from_lists([], []))
     with pytest.raises(ValueError, match="at least 1, received 0"):
         ValidationBLEU(CORPUS, every=0)
     with pytest.raises(ValueError, match="1 hypotheses and 2 references"):
         fit([ValidationBLEU(CORPUS, {"bleu": lambda *_: BAD[:1]})])
 
 
-def test_training_seconds_go_on_over_a_resume(tmp_path, monkeypatch):
-    # A clock that moves by a second with every look at it.
-    ticks = iter(range(10_000))
-    monkeypatch.setattr(
-        "keras_vqem.training.callbacks.time.monotonic", lambda: float(next(ticks))
-    )
+def test_training_seconds_go_on_over_a_resume(tmp_path, clock):
     run = RunFolder(tmp_path)
     run.start({})
-    fit([MetricsLog(run), Checkpoints(run.checkpoints)], epochs=2)
+    fit([clock, Checkpoints(run.checkpoints), MetricsLog(run)], epochs=2)
     # This epoch was logged, but its checkpoint did not come to be.
     run.add_metrics({"epoch": 3, "training_seconds": 99.0})
     run.start({}, resume=True)
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     done = resume(model, run)
-    history = fit([MetricsLog(run)], initial_epoch=done, epochs=4)
+    assert done.seconds == 0
+    # Four seconds of the third epoch were before the resume.
+    log = MetricsLog(run, seconds=4.0)
+    history = fit([clock, log], initial_epoch=done.epoch, epochs=4)
     lines = run.metrics()
     assert [line["epoch"] for line in lines] == [1, 2, 3, 4]
-    assert [line["epoch_seconds"] for line in lines] == [1.0] * 4
-    assert [line["training_seconds"] for line in lines] == [1.0, 2.0, 3.0, 4.0]
+    assert [line["epoch_seconds"] for line in lines] == [30.0, 30.0, 34.0, 30.0]
+    assert lines[-1]["training_seconds"] == 124.0
     assert [line["loss"] for line in lines[2:]] == history["loss"]
 
 

@@ -13,8 +13,10 @@ import tensorflow as tf
 from keras_vqem import layers
 from keras_vqem.training import (
     Checkpoints,
+    DivergedError,
     RunFolder,
     average_weights,
+    good_checkpoints,
     latest,
     list_checkpoints,
     load_state,
@@ -22,6 +24,7 @@ from keras_vqem.training import (
     save_model,
     save_state,
 )
+from keras_vqem.training.training_state import metric_values
 from tests.training import tiny_run
 
 
@@ -62,16 +65,16 @@ def test_a_new_process_goes_on_bit_for_bit(tmp_path):
     )
     restored = new_model()
     # The other process wrote its state in the place of the one it began with.
-    assert load_state(restored, second) == (4, 4 * tiny_run.STEPS)
+    assert load_state(restored, second)[:3] == (4, 0, 4 * tiny_run.STEPS)
     assert_same_state(restored, straight)
 
 
 def test_losses_go_on_as_if_nothing_had_happened(tmp_path):
     straight, resumed = new_model(), new_model()
     history = tiny_run.fit(straight, 0, 3, callbacks=[Checkpoints(tmp_path)]).history
-    epoch, step = load_state(resumed, tmp_path / "epoch-0001.npz")
-    assert (epoch, step) == (1, tiny_run.STEPS)
-    losses = tiny_run.fit(resumed, epoch, 3).history["loss"]
+    position = load_state(resumed, tmp_path / "epoch-0001.npz")
+    assert position[:3] == (1, 0, tiny_run.STEPS)
+    losses = tiny_run.fit(resumed, position.epoch, 3).history["loss"]
     assert losses == history["loss"][1:]
 
 
@@ -85,10 +88,18 @@ def test_every_replica_is_restored(strategy, tmp_path):
         assert len(variable.value.values) == 2
         for copy in variable.value.values:
             np.testing.assert_array_equal(copy.numpy(), value)
+    # Metrics are sums over the examples of each replica.
+    sums = [value for _, value in metric_values(first)]
+    for value, (_, other) in zip(sums, metric_values(second), strict=True):
+        assert len(value) == 2
+        np.testing.assert_array_equal(value, other)
+    assert any(np.any(value[0] != value[1]) for value in sums)
     # A run under a strategy may go on without one.
     alone = new_model()
-    assert load_state(alone, latest(tmp_path)) == (1, tiny_run.STEPS)
+    assert load_state(alone, latest(tmp_path))[:3] == (1, 0, tiny_run.STEPS)
     assert_same_state(alone, first)
+    for value, (_, other) in zip(sums, metric_values(alone), strict=True):
+        np.testing.assert_array_equal(value.sum(axis=0, keepdims=True), other)
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "bfloat16"])
@@ -114,16 +125,106 @@ def test_old_checkpoints_go_when_the_new_one_is_complete(tmp_path, monkeypatch):
 
     def full_disk(file, **arrays):
         file.write(b"half a file")
-        raise OSError("No space left on device")
+        raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full_disk)
-    callback = Checkpoints(tmp_path, keep=2)
-    callback.set_model(model)
-    with pytest.raises(OSError, match="No space"):
-        callback.on_epoch_end(4)
+    with pytest.raises(OSError, match="epoch-0005.npz could not be.*No space.*intact"):
+        fit = {"initial_epoch": 4, "epochs": 5, "verbose": 0}
+        model.fit(x, y, callbacks=[Checkpoints(tmp_path, keep=2)], **fit)
     assert sorted(os.listdir(tmp_path)) == kept
     with pytest.raises(ValueError, match="at least 1"):
         Checkpoints(tmp_path, keep=0)
+
+
+def test_gradient_accumulation_is_part_of_the_state(tmp_path):
+    def make():
+        optimizer = keras.optimizers.Adam(0.1, gradient_accumulation_steps=2)
+        return small(optimizer=optimizer)
+
+    x, y = np.arange(12.0).reshape(6, 2), np.ones((6, 1))
+    fit = {"batch_size": 2, "shuffle": False, "verbose": 0}
+    straight, resumed = make(), make()
+    # An epoch of three batches: half of an accumulation is left at its end.
+    straight.fit(x, y, epochs=2, callbacks=[Checkpoints(tmp_path)], **fit)
+    position = load_state(resumed, tmp_path / "epoch-0001.npz")
+    assert position[:3] == (1, 0, 1)
+    resumed.fit(x, y, initial_epoch=1, epochs=2, **fit)
+    assert_same_state(resumed, straight)
+
+
+def test_states_that_are_not_finite_are_neither_written_nor_used(tmp_path):
+    model = small()
+    paths = [tmp_path / f"epoch-{epoch:04d}.npz" for epoch in (1, 2, 3)]
+    for epoch, path in enumerate(paths, 1):
+        save_state(model, path, epoch)
+    # As an earlier version would have written them.
+    arrays = dict(np.load(paths[1]))
+    (key,) = (key for key in arrays if key.startswith("weights/00000/"))
+    arrays[key][0, 0] = np.inf
+    np.savez(paths[1], **arrays)
+    with pytest.raises(ValueError, match="epoch-0002.npz cannot be averaged.*infinite"):
+        average_weights(model, paths)
+    with pytest.warns(UserWarning, match="epoch-0002.npz is damaged and left out"):
+        assert good_checkpoints(tmp_path) == [paths[0], paths[2]]
+    paths[2].unlink()
+    with pytest.warns(UserWarning, match="infinite"):
+        assert latest(tmp_path) == paths[0]
+
+    kernel = model.weights[0]
+    kernel.assign(np.full(kernel.shape, np.nan))
+    before = paths[0].read_bytes()
+    with pytest.raises(DivergedError, match="kernel has values that are NaN"):
+        save_state(model, paths[0], 1)
+    with pytest.raises(DivergedError, match="kernel has values that are NaN"):
+        save_model(model, tmp_path / "model.keras")
+    assert paths[0].read_bytes() == before
+    assert not (tmp_path / "model.keras").exists()
+
+
+def test_a_damaged_file_to_average_is_named(tmp_path):
+    model = small()
+    for epoch in (1, 2):
+        save_state(model, tmp_path / f"epoch-{epoch:04d}.npz", epoch)
+    (tmp_path / "epoch-0001.npz").write_bytes(b"cut")
+    with pytest.raises(ValueError, match="epoch-0001.npz cannot be averaged"):
+        average_weights(model, list_checkpoints(tmp_path))
+
+
+def test_checkpoints_within_an_epoch(tmp_path):
+    seen = {}
+
+    class Look(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            seen[batch + 1] = sorted(os.listdir(tmp_path))
+
+    model = new_model()
+    checkpoints = Checkpoints(tmp_path, every_steps=2)
+    x = np.ones((7 * 16, 4), "float32")
+    fit = {"batch_size": 16, "verbose": 0, "callbacks": [checkpoints, Look()]}
+    model.fit(x, x.copy(), **fit)
+    names = [f"epoch-0000-batch-0000000{n}.npz" for n in (2, 4, 6)]
+    assert [len(seen[batch]) for batch in (1, 2, 3, 4)] == [0, 1, 1, 2]
+    # The two newest, until validation has ended.
+    assert seen[6] == names[1:] and seen[7] == [*names[1:], "epoch-0001.npz"]
+    assert os.listdir(tmp_path) == ["epoch-0001.npz"]
+    for wrong in ({"every_steps": 0}, {"every_minutes": 0.0}):
+        with pytest.raises(ValueError, match="must be"):
+            Checkpoints(tmp_path, **wrong)
+
+
+def test_checkpoints_by_time(tmp_path, monkeypatch):
+    now = iter(range(0, 100_000, 40))  # Forty seconds with every look.
+    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    model = new_model()
+    x = np.ones((4 * 16, 4), "float32")
+    written = []
+    monkeypatch.setattr(
+        "keras_vqem.training.checkpoints.save_state",
+        lambda model, path, *_: written.append(path.name),
+    )
+    checkpoints = Checkpoints(tmp_path, every_minutes=2.0)
+    model.fit(x, x.copy(), batch_size=16, verbose=0, callbacks=[checkpoints])
+    assert written[-1] == "epoch-0001.npz" and 1 < len(written) < 4
 
 
 def test_order_is_by_epoch_beyond_four_digits(tmp_path):
@@ -161,15 +262,16 @@ def test_resume_rewinds_the_run_to_its_last_whole_checkpoint(tmp_path):
     run = RunFolder(tmp_path)
     run.start({})
     model = small()
-    assert resume(model, run) == 0
+    assert resume(model, run) == (0, 0, 0, 0.0)
     for epoch in (1, 2, 3):
-        save_state(model, run.checkpoints / f"epoch-{epoch:04d}.npz", epoch, 7 * epoch)
+        model.optimizer.iterations.assign(7 * epoch)
+        save_state(model, run.checkpoints / f"epoch-{epoch:04d}.npz", epoch)
         run.add_metrics({"epoch": epoch})
     (run.checkpoints / "epoch-0003.npz").write_bytes(b"cut")
     with pytest.warns(UserWarning, match="damaged"):
-        assert resume(model, run) == 2
+        assert resume(model, run)[:3] == (2, 0, 14)
     assert run.metrics() == [{"epoch": 1}, {"epoch": 2}]
-    assert "2 epochs, 14 steps" in run.log_path.read_text()
+    assert "2 epochs, 0 batches of the next, 14 steps" in run.log_path.read_text()
 
 
 def test_names_may_differ_in_their_numbers_only(tmp_path):

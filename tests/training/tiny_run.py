@@ -32,6 +32,29 @@ def make_model(jit_compile=False):
     return model
 
 
+class Autoencoder(keras.Model):
+    """The same for batches that are dicts, with a loss and metrics of its own."""
+
+    def __init__(self, bottleneck=None):
+        super().__init__()
+        self.encoder = keras.layers.Dense(4, activation="tanh")
+        self.dropout = keras.layers.Dropout(0.3, seed=1)
+        self.bottleneck = bottleneck or keras_vqem.layers.VQEMBottleneck(
+            8, num_samples=3, seed=0
+        )
+        self.decoder = keras.layers.Dense(4)
+        self.error = keras.metrics.Mean(name="error")
+        self({"rows": np.zeros((1, 4), "float32")})
+
+    def call(self, inputs, training=None):
+        x = self.dropout(self.encoder(inputs["rows"]), training=training)
+        x = self.decoder(self.bottleneck(x, training=training)["quantized"])
+        error = keras.ops.mean((x - inputs["rows"]) ** 2)
+        self.error.update_state(error)
+        self.add_loss(error)
+        return x
+
+
 def dataset(first_epoch):
     """Batches without end that differ from epoch to epoch."""
 
@@ -66,7 +89,7 @@ def main(path, epochs, jit_compile):
     keras.utils.set_random_seed(0)
     path, epochs = pathlib.Path(path), int(epochs)
     model = make_model(jit_compile == "jit")
-    done = load_state(model, path)[0] if path.exists() else 0
+    done = load_state(model, path).epoch if path.exists() else 0
     fit(model, done, epochs)
     save_state(model, path, epochs)
 
