@@ -201,6 +201,11 @@ class CTCTranslator(Translator):
         )
         yield self.token_nll, values, weights
 
+    def _loss_counts(self, inputs):
+        mask = ctc_words.position_mask(inputs["source_ids"] != PAD_ID, self.upsample)
+        weights = ctc_words.weights(inputs["target_ids"], mask)
+        return [ops.sum(weights), ops.sum(weights)]
+
     # Translation.
 
     @with_generation_config

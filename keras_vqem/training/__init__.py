@@ -20,7 +20,7 @@ from keras_vqem.training.checkpoints import (
 from keras_vqem.training.data import first_of_each_shape, validation_set
 from keras_vqem.training.run import Run
 from keras_vqem.training.run_folder import RunFolder
-from keras_vqem.training.strategies import strategy_scope
+from keras_vqem.training.strategies import distribute_batches, strategy_scope
 
 __all__ = [
     "Checkpoints",
@@ -31,6 +31,7 @@ __all__ = [
     "RunFolder",
     "ValidationBLEU",
     "average_weights",
+    "distribute_batches",
     "first_of_each_shape",
     "latest",
     "list_checkpoints",

@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import os
+import tempfile
 import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from keras_vqem.training import multi_worker
 from keras_vqem.training.callbacks import MetricsLog, Progress
 from keras_vqem.training.checkpoints import (
     Checkpoints,
@@ -19,15 +21,17 @@ from keras_vqem.training.checkpoints import (
 )
 from keras_vqem.training.checkpoints import resume as resume_run
 from keras_vqem.training.data import Batches, fingerprint, first_of_each_shape
+from keras_vqem.training.numerics import numerics
 from keras_vqem.training.run_folder import RunFolder
-from keras_vqem.training.strategies import strategy_scope
+from keras_vqem.training.strategies import distribute_batches, strategy_scope
 
 
 class Run:
     """A training run: enter it, build data and model, call `fit`.
 
     Entering the `with` block sets up devices, then sets random seeds, then claims the
-    folder. It also opens the scope of the distribution strategy, until `fit`, so the
+    folder. Within the block, the global dtype policy is `precision`, and products of
+    float32 matrices are not shortened to TF32. It also opens the scope of the distribution strategy, until `fit`, so the
     code that builds and compiles the model is the same with and without a strategy. If
     the block fails before the first epoch is complete, the folder is free for another
     run.
@@ -35,8 +39,12 @@ class Run:
     Args:
         path: Folder of the run; see `keras_vqem.training.RunFolder` for its files.
         seed: Seed of weights and noise.
-        strategy: Name of the distribution strategy: `"none"`, `"mirrored"` or
-            `"mirrored:N"`; see `keras_vqem.training.strategy_scope`.
+        strategy: Name of the distribution strategy: `"auto"`, `"none"`, `"mirrored"`,
+            `"mirrored:N"` or `"multi_worker"`; see
+            `keras_vqem.training.strategy_scope`.
+        precision: Dtype policy of the layers that are made in the block: `"float32"`,
+            `"mixed_bfloat16"` or `"mixed_float16"`. None leaves the global policy of
+            Keras as it is.
         resume: Whether to resume the run in the folder. If there is none, a new run
             starts.
         arguments: Dict of the settings of the run, written to `config.json`. A run can
@@ -44,7 +52,10 @@ class Run:
         may_differ: Names of settings that may change when a run is resumed.
 
     Attributes:
-        path: Folder of the run.
+        path: Folder of the run. With several workers only the chief writes there; the
+            others have a temporary folder.
+        is_chief: Whether this process writes the files of the run. It is False on the
+            workers other than the first.
         num_replicas: Number of replicas that share each batch.
 
     Example:
@@ -78,26 +89,40 @@ class Run:
         resume: bool = False,
         arguments: Mapping[str, Any] | None = None,
         may_differ: Iterable[str] = (),
+        precision: str | None = None,
     ):
+        worker = multi_worker.worker()[0] if strategy == "multi_worker" else 0
+        self.is_chief = worker == 0
+        if not self.is_chief:
+            self._temporary = tempfile.TemporaryDirectory(prefix=f"worker-{worker}-")
+            path = self._temporary.name
         self.folder = RunFolder(path)
         self.path = self.folder.path
         self.seed = seed
         self.strategy = strategy
         self.resume = resume
-        self.arguments = {**(arguments or {}), "seed": seed, "strategy": strategy}
+        self.arguments = {
+            **(arguments or {}),
+            "seed": seed,
+            "strategy": strategy,
+            "precision": precision,
+        }
         self.may_differ = may_differ
+        self.precision = precision
         self._scope = contextlib.ExitStack()
+        self._settings = contextlib.ExitStack()
         self._saved = "model"
 
     def __enter__(self):
         # Devices come first, since TensorFlow sets them up only once.
-        strategy = strategy_scope(self.strategy)
+        strategy = self._strategy = strategy_scope(self.strategy)
         self.num_replicas = strategy.num_replicas_in_sync
         keras.utils.set_random_seed(self.seed)
         resumed = self.folder.start(
             self.arguments, resume=self.resume, may_differ=self.may_differ
         )
         self._scope.enter_context(strategy.scope())
+        self._settings.enter_context(numerics(self.precision))
         replicas = "1 replica"
         if self.num_replicas > 1:
             replicas = f"{self.num_replicas} replicas"
@@ -110,6 +135,7 @@ class Run:
 
     def __exit__(self, kind, error, trace):
         self._scope.close()
+        self._settings.close()
         if error is not None:
             # Recipes show users one sentence; the rest is for whoever has to find out.
             if self.folder.path.is_dir():
@@ -155,33 +181,50 @@ class Run:
             raise ValueError(f"`average` must be at least 1, received {average}.")
         self._scope.close()
         folder, steps = self.folder, batches.steps_per_epoch
+        data = fingerprint(batches)
         folder.remember(
             "data",
-            fingerprint(batches),
+            data,
             "Restore the data that it was started with, or start a new run.",
+        )
+        multi_worker.check_agreement(
+            self._strategy, "batches", data, "Give all workers the same data and seed."
         )
         folder.log("batches\n" + batches.summary())
         print(batches.summary(), flush=True)
         first = resume_run(model, folder) if self.resume else 0
+        first = multi_worker.share_state(model, first)
         compiling = first_of_each_shape(batches, first) if model.jit_compile else None
-        history = model.fit(
-            batches.dataset(first_epoch=first),
-            steps_per_epoch=steps,
-            initial_epoch=first,
-            epochs=epochs,
-            validation_data=validation_data,
-            shuffle=False,
-            verbose=0,
-            callbacks=[
-                *callbacks,
+        dataset = batches.dataset(first_epoch=first).apply(
+            tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+        )
+        if validation_data is not None:
+            validation_data = distribute_batches(validation_data, self._strategy)
+        writers = []
+        if self.is_chief:
+            writers = [
                 *self._tensorboard(),
                 Progress(epochs, steps, log=folder.log, compiling=compiling),
                 MetricsLog(folder),
                 Checkpoints(folder.checkpoints, keep=max(average, 2)),
-            ],
-        )
+            ]
+        with multi_worker.explained_errors(self._strategy):
+            history = model.fit(
+                distribute_batches(dataset, self._strategy),
+                steps_per_epoch=steps,
+                initial_epoch=first,
+                epochs=epochs,
+                validation_data=validation_data,
+                shuffle=False,
+                verbose=0,
+                callbacks=[*callbacks, *writers],
+            )
         checkpoints = list_checkpoints(folder.checkpoints)[-average:]
-        average_weights(model, checkpoints)
+        if self.is_chief:
+            average_weights(model, checkpoints)
+        multi_worker.share_state(model)
+        if not self.is_chief:
+            return history
         self._saved = "the last checkpoint"
         if len(checkpoints) > 1:
             self._saved = f"the mean of the last {len(checkpoints)} checkpoints"

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_vqem import layers
 from tests.conformance.bottleneck_cases import (
     CASES,
     DISCRETE,
@@ -153,6 +154,32 @@ def test_fit_on_two_replicas_equals_one(strategy, name, rng):
         np.testing.assert_allclose(runs[0][key], runs[1][key], rtol=1e-4, err_msg=key)
     for a, b in zip(single.get_weights(), double.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("initializer", ["data", "normal"])
+def test_replicas_exchange_little_once_codes_have_places(strategy, initializer, rng):
+    with strategy.scope():
+        layer = layers.VQEMBottleneck(64, initializer=initializer)
+        layer.build((None, 8))
+
+    @tf.function
+    def step(x):
+        def on_replica(x):
+            layer(x, training=True)
+            return sum(layer.losses)
+
+        return strategy.run(on_replica, args=(x,))
+
+    x = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(rng.normal(size=(50, 8)), "float32")
+    )
+    graph = step.get_concrete_function(x).graph
+    sums = [op for op in graph.get_operations() if op.type == "CollectiveReduceV2"]
+    # Per replica: numbers of vectors; counts and sums of all codes as one; and for
+    # seeding the vectors of codes without a place, whose number is not fixed.
+    assert len(sums) == 2 * (3 if initializer == "data" else 2)
+    large = [op for op in sums if (op.inputs[0].shape.num_elements() or 0) >= 64 * 8]
+    assert len(large) == 2
 
 
 def test_keras_own_generator_would_repeat_itself(strategy):
