@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 
@@ -118,19 +119,19 @@ def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         self._symbolic_build(data_batch=data_batch)
 
 
-def _sum(strategy, tensors):
-    """Sums a list of tensors over replicas; those of a worker pass the same."""
+def _sum(strategy, vector):
+    """Sums an integer vector over workers."""
 
-    def on_replica(tensors):
+    def on_replica(vector):
         context = tf.distribute.get_replica_context()
         # The first replica of each worker speaks for it.
-        first = context.replica_id_in_sync_group % len(strategy.extended.worker_devices)
-        mine = tf.equal(first, 0)
-        tensors = [tf.where(mine, x, tf.zeros_like(x)) for x in tensors]
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+        here = len(strategy.extended.worker_devices)
+        mine = tf.equal(context.replica_id_in_sync_group % here, 0)
+        vector = tf.where(mine, vector, tf.zeros_like(vector))
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, vector)
 
-    summed = tf.function(lambda x: strategy.run(on_replica, args=(x,)))(tensors)
-    return [strategy.experimental_local_results(x)[0] for x in summed]
+    summed = tf.function(lambda x: strategy.run(on_replica, args=(x,)))(vector)
+    return strategy.experimental_local_results(summed)[0].numpy()
 
 
 def check_agreement(
@@ -148,8 +149,9 @@ def check_agreement(
         return
     index, count = worker()
     number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7])
-    numbers = tf.one_hot(index, count, number, 0, dtype=tf.int64)
-    found = _sum(strategy, [numbers])[0].numpy().tolist()
+    numbers = np.zeros(count, "int64")
+    numbers[index] = number
+    found = _sum(strategy, tf.constant(numbers)).tolist()
     others = [i for i in range(count) if found[i] != found[0]]
     if others:
         raise ValueError(
@@ -172,27 +174,23 @@ def share_state(model: keras.Model, number: int = 0) -> int:
     if not _is_multi_worker(strategy):
         return number
     variables = [*model.variables, *model.optimizer.variables]
-    values = [tf.convert_to_tensor(variable.value) for variable in variables]
-    chief = worker()[0] == 0
-    sent = [
-        _as_integers(x) if chief else tf.zeros_like(_as_integers(x)) for x in values
-    ]
-    *received, number = _sum(strategy, [*sent, tf.constant(number if chief else 0)])
-    for variable, value, bits in zip(variables, values, received, strict=True):
-        if value.dtype.is_floating:
-            wide = tf.float64 if bits.dtype == tf.int64 else tf.float32
-            bits = tf.bitcast(bits, wide)
-        variable.assign(tf.cast(bits, value.dtype))
-    return int(number)
-
-
-def _as_integers(x):
-    """Returns the bits of numbers as integers, which collectives sum exactly."""
-    if not x.dtype.is_floating:
-        return tf.cast(x, tf.int64)
-    if x.dtype == tf.float64:
-        return tf.bitcast(x, tf.int64)
-    return tf.bitcast(tf.cast(x, tf.float32), tf.int32)
+    # The tensor of a mirrored variable is that of the first replica.
+    values = [tf.convert_to_tensor(variable.value).numpy() for variable in variables]
+    values.append(np.int64(number))
+    data = b"".join(value.tobytes() for value in values)
+    data += bytes(-len(data) % 4)
+    # As integers, zeros of the other workers change no bit.
+    bits = np.frombuffer(data, "int32")
+    if worker()[0]:
+        bits = np.zeros_like(bits)
+    data, place = _sum(strategy, tf.constant(bits)).tobytes(), 0
+    for i, value in enumerate(values):
+        received = np.frombuffer(data, value.dtype, value.size, place)
+        values[i] = received.reshape(value.shape)
+        place += value.nbytes
+    for variable, value in zip(variables, values, strict=False):
+        variable.assign(value)
+    return int(values[-1])
 
 
 @contextlib.contextmanager

@@ -30,11 +30,11 @@ class Run:
     """A training run: enter it, build data and model, call `fit`.
 
     Entering the `with` block sets up devices, then sets random seeds, then claims the
-    folder. Within the block, the global dtype policy is `precision`, and products of
-    float32 matrices are not shortened to TF32. It also opens the scope of the distribution strategy, until `fit`, so the
-    code that builds and compiles the model is the same with and without a strategy. If
-    the block fails before the first epoch is complete, the folder is free for another
-    run.
+    folder. Within the block the dtype policy of Keras is `precision`, and TF32 is off
+    (see `docs/decisions/0005-e-step.md`). Entering also opens the scope of the
+    distribution strategy, until `fit`, so the code that builds and compiles the model
+    is the same with and without a strategy. If the block fails before the first epoch
+    is complete, the folder is free for another run.
 
     Args:
         path: Folder of the run; see `keras_vqem.training.RunFolder` for its files.

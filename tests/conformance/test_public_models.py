@@ -155,6 +155,18 @@ def test_a_step_of_fit_compiled_by_xla(name, rng):
             np.testing.assert_allclose(values, histories[1][key], rtol=1e-4)
 
 
+@pytest.mark.slow
+def test_parts_of_a_batch_compiled_by_xla(rng):
+    settings = CASES["LatentNMT"].without_noise
+    inputs = CASES["LatentNMT"].arguments(rng)["inputs"]
+    whole, parts = (
+        fit_a_step(make_model("LatentNMT", **settings), inputs, **compiled)
+        for compiled in ({}, {"jit_compile": True, "accumulation_steps": 3})
+    )
+    for key, values in whole.items():
+        np.testing.assert_allclose(values, parts[key], rtol=1e-4, err_msg=key)
+
+
 # Those that draw noise cannot be compared: ImageVAE, the bottleneck of which is tried
 # in test_bottleneck_replicas.
 @pytest.mark.parametrize("name", checks.slow_but(("GridTransformer",), EXACT))

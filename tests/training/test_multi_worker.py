@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -220,3 +221,32 @@ def test_mended_functions_leave_other_strategies_alone(monkeypatch, strategy, rn
 def test_without_workers_state_stays_where_it_is():
     model = types.SimpleNamespace(distribute_strategy=strategy_scope("none"))
     assert multi_worker.share_state(model, 3) == 3
+
+
+@pytest.mark.parametrize("scheduler", ["Slurm", "Kubernetes"])
+def test_documented_scripts_make_the_environment(scheduler, tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "scaling.md").read_text()
+    section = page.split(f"### {scheduler}\n")[1].split("\n## ")[0].split("\n### ")[0]
+    script = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)[-1]
+    script = script[: script.index("exec python")] + 'echo "$TF_CONFIG"'
+    names = tmp_path / "scontrol"
+    names.write_text("#!/bin/sh\nprintf 'node1\\nnode2\\nnode3\\n'\n")
+    names.chmod(0o755)
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "WORKERS": "3",
+        "JOB_COMPLETION_INDEX": "2",
+        "SLURM_JOB_NODELIST": "node[1-3]",
+        "SLURM_PROCID": "2",
+    }
+    done = subprocess.run(
+        ["bash", "-euc", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    monkeypatch.setenv("TF_CONFIG", done.stdout)
+    assert multi_worker.worker() == (2, 3)
+    workers = json.loads(done.stdout)["cluster"]["worker"]
+    assert len(set(workers)) == 3 and all(host.endswith(":2222") for host in workers)
