@@ -4,12 +4,10 @@ Keras 3 says that it does not support this strategy. Two functions of its traine
 in the way, which `mend_keras` replaces in the one minor version that it was tried with.
 """
 
-import contextlib
 import functools
 import hashlib
 import json
 import os
-from collections.abc import Iterator
 
 import keras
 import numpy as np
@@ -193,20 +191,23 @@ def share_state(model: keras.Model, number: int = 0) -> int:
     return int(values[-1])
 
 
-@contextlib.contextmanager
-def explained_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Turns what TensorFlow raises when a worker is lost into one sentence."""
-    try:
-        yield
-    except (
-        tf.errors.AbortedError,
-        tf.errors.CancelledError,
-        tf.errors.DeadlineExceededError,
-        tf.errors.InternalError,
-        tf.errors.UnavailableError,
-    ) as error:
-        if not _is_multi_worker(strategy):
-            raise
+LOST = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.InternalError,
+    tf.errors.UnavailableError,
+)
+
+
+def explain(strategy: tf.distribute.Strategy, error: BaseException | None) -> None:
+    """Raises one sentence for what TensorFlow raises when a worker is lost.
+
+    Args:
+        strategy: Strategy of the run, of any kind.
+        error: Error that ends the run, or None. Other errors are left alone.
+    """
+    if _is_multi_worker(strategy) and isinstance(error, LOST):
         index, count = worker()
         raise RuntimeError(
             f"Worker {index} of {count} lost the others: one of them has stopped, or "

@@ -141,6 +141,7 @@ class Run:
             if self.folder.path.is_dir():
                 self.folder.log("".join(traceback.format_exception(error)))
             self.folder.take_back()
+            multi_worker.explain(self._strategy, error)
 
     def log(self, line: str) -> None:
         """Prints a line, and appends it to `log.txt`."""
@@ -208,17 +209,16 @@ class Run:
                 MetricsLog(folder),
                 Checkpoints(folder.checkpoints, keep=max(average, 2)),
             ]
-        with multi_worker.explained_errors(self._strategy):
-            history = model.fit(
-                distribute_batches(dataset, self._strategy),
-                steps_per_epoch=steps,
-                initial_epoch=first,
-                epochs=epochs,
-                validation_data=validation_data,
-                shuffle=False,
-                verbose=0,
-                callbacks=[*callbacks, *writers],
-            )
+        history = model.fit(
+            distribute_batches(dataset, self._strategy),
+            steps_per_epoch=steps,
+            initial_epoch=first,
+            epochs=epochs,
+            validation_data=validation_data,
+            shuffle=False,
+            verbose=0,
+            callbacks=[*callbacks, *writers],
+        )
         checkpoints = list_checkpoints(folder.checkpoints)[-average:]
         if self.is_chief:
             average_weights(model, checkpoints)

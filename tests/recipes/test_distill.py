@@ -131,8 +131,9 @@ def test_devices_and_workers_share_the_lines(main, monkeypatch):
         def wait(self):
             return 0
 
-    shares = main.__globals__["translate_shards"]
-    monkeypatch.setattr(main.__globals__["subprocess"], "Popen", Process)
+    names = main.__wrapped__.__globals__
+    shares = names["translate_shards"]
+    monkeypatch.setattr(names["subprocess"], "Popen", Process)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert not shares([], "none") and not shares([], "auto") and not started
     assert shares(["--data", "a"], "mirrored:2")
