@@ -15,6 +15,8 @@ translation by anybody, are translated and added.
 is back-translation (Sennrich 2016, arXiv:1511.06709): a model of the other direction
 translates lines of the target language, and each line becomes the target of a new
 pair. The training pairs of --data are kept, and here come up three times per epoch.
+With --tag '#' back-translated sources begin with that sign, by which the model can tell
+what was never written as a translation, and is perhaps shorter (Caswell 2019).
 
 If it is killed, the same command continues where it stopped. With several GPUs each
 translates a part of the lines; --strategy multi_worker divides them among the machines
@@ -102,6 +104,13 @@ def main(arguments=None):
     )
     help = "number of times that pairs of --data come up beside back-translated ones"
     add_number(parser, "--weight", 1.0, help)
+    add(
+        "--tag",
+        default="",
+        metavar="TEXT",
+        help="text to put before back-translated sources, such as '#', so that the "
+        "model can tell them from others (default: none)",
+    )
     add_number(parser, "--num-beams", 4, "number of beams of the model's search")
     add_number(parser, "--batch-size", 64, "number of lines per batch")
     add(
@@ -122,6 +131,8 @@ def main(arguments=None):
         parser.error("--shard and --strategy both divide the lines: leave out one")
     if options.sources and options.back_translate:
         parser.error("--sources and --back-translate need models of two directions")
+    if options.tag and not options.back_translate:
+        parser.error("--tag is for --back-translate")
 
     from keras_vqem.models.loading import load_translator, model_file
     from keras_vqem.text import TranslationData
@@ -159,7 +170,9 @@ def main(arguments=None):
         print(f"Shard {which}/{count} is complete, but not all shards are.")
         return
     if options.back_translate:
-        made = back_translate(data, options.output, translations, more, options.weight)
+        made = back_translate(
+            data, options.output, translations, more, options.weight, options.tag
+        )
         print(f"{options.output}: {made.lines} training pairs")
         print(f"{made.kept} of them are of {options.data}, the others back-translated.")
         return

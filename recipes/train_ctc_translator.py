@@ -5,7 +5,8 @@
         --validate-every 2 --jit
 
 With --glancing-start 0.5 --glancing-end 0.2, for example, the decoder is shown parts of
-the target in training, fewer as the run goes on (Qian 2021); each step takes longer.
+the target in training, fewer as the run goes on (Qian 2021); with --middle-weight 0.5
+it also learns from words read off its middle (deep supervision). Both take longer.
 The run folder is that of train_transformer.py. Metrics also hold the share of training
 pairs whose target does not fit the positions and which teach nothing (unfit). After
 training several biases of the blank are tried on val. The one with the best BLEU is
@@ -33,12 +34,15 @@ def main(arguments=None):
     parser.add_argument(
         "--teacher",
         metavar="RUN",
-        help="run of a Transformer whose weights to start from (default: none)",
+        help="run or preset of a Transformer or CTCTranslator whose weights to start "
+        "from (default: none)",
     )
     add_number(parser, "--upsample", 2, "number of positions per source token")
     help = "share of wrong positions that training shows, {} (0: no glancing)"
     add_number(parser, "--glancing-start", 0.0, help.format("at first"))
     add_number(parser, "--glancing-end", 0.0, help.format("at the end"))
+    help = "weight of the loss of words read off the middle of the decoder"
+    add_number(parser, "--middle-weight", 0.0, help)
     arguments = parser.parse_args(arguments)
 
     import keras
@@ -77,6 +81,7 @@ def main(arguments=None):
         model.compile(
             adam(run, arguments, steps, WARMUP_STEPS),
             label_smoothing=arguments.label_smoothing,
+            middle_weight=arguments.middle_weight,
             accumulation_steps=arguments.accumulation_steps,
             jit_compile=arguments.jit,
         )

@@ -7,13 +7,13 @@
 
 Options give the other rows of the paper's tables: --num-samples 0 is hard EM; --data
 with the undistilled folder; --num-compress-steps 4; --bottleneck vq, gumbel or semhash;
---num-codes; --hidden-dim; --attend-source. With --word-output ctc, positions are made
-of the source, codes are added to them, and words are read off by CTC; the bias of the
-blank and the end of the codes are then chosen on val. The run folder has the files that
-train_transformer.py lists. The metrics also have the perplexity of the codebook, and
-BLEU of translations written from the codes of the references (teacher_forced_bleu, the
-limit of codes and decoder) and from random codes (random_codes_bleu, the decoder with
-the source alone).
+--num-codes; --groups 2 (product quantization); --hidden-dim; --attend-source. With
+--word-output ctc, positions are made of the source, codes are added to them, and words
+are read off by CTC; the bias of the blank and the end of the codes are then chosen on
+val. The run folder has the files that train_transformer.py lists. The metrics also have
+the perplexity of the codebook, and BLEU of translations written from the codes of the
+references (teacher_forced_bleu, the limit of codes and decoder) and from random codes
+(random_codes_bleu, the decoder with the source alone).
 """
 
 from functools import partial
@@ -44,7 +44,8 @@ def parse(arguments):
     add(
         "--teacher",
         metavar="RUN",
-        help="run of a Transformer whose weights the model starts from",
+        help="run or preset of a Transformer, or with --word-output ctc of a "
+        "CTCTranslator, whose weights the model starts from",
     )
     add(
         "--bottleneck",
@@ -54,6 +55,13 @@ def parse(arguments):
         "Gumbel-Softmax or semantic hashing (default: %(default)s)",
     )
     add_number(codes, "--num-codes", 512, "number of codes in the codebook")
+    add_number(
+        codes,
+        "--groups",
+        1,
+        "number of codes per position, each with its own codebook (product "
+        "quantization)",
+    )
     add_em_arguments(codes, num_samples=10, temperature=5.0, dead_code_threshold=0.05)
     add_number(codes, "--num-compress-steps", 3, "n_c: one code for 2 ** n_c tokens")
     add_number(
@@ -91,16 +99,25 @@ def parse(arguments):
 
 
 def make_bottleneck(arguments, steps):
+    import keras
+
     from keras_vqem import layers
 
     num_codes, seed = arguments.num_codes, arguments.seed
+    groups = arguments.groups if arguments.groups > 1 else None
     if arguments.bottleneck == "em":
-        return em_bottleneck(arguments, num_codes, steps)
+        return em_bottleneck(arguments, num_codes, steps, groups)
     if arguments.bottleneck == "vq":
         weight = arguments.commitment_weight
-        return layers.VQBottleneck(num_codes, commitment_weight=weight)
+        return layers.VQBottleneck(num_codes, commitment_weight=weight, groups=groups)
     if arguments.bottleneck == "gumbel":
-        return layers.GumbelSoftmaxBottleneck(num_codes, seed=seed)
+        # The temperatures of the authors' code, over this run.
+        temperature = keras.optimizers.schedules.PolynomialDecay(1.2, steps, 0.2)
+        return layers.GumbelSoftmaxBottleneck(
+            num_codes, temperature, groups=groups, seed=seed
+        )
+    if groups:
+        raise ValueError("--groups does not work with --bottleneck semhash.")
     return layers.SemanticHashingBottleneck((num_codes - 1).bit_length(), seed=seed)
 
 

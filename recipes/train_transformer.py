@@ -16,6 +16,7 @@ more data (distill.py --back-translate). Then measure the model:
 
 from arguments import (
     adam,
+    add_number,
     add_translation_arguments,
     make_parser,
     run_options,
@@ -36,6 +37,8 @@ def main(arguments=None):
         help="run or preset of a Transformer whose weights to start from "
         "(default: none)",
     )
+    help = "weight of the consistency of two passes with different dropout (R-Drop)"
+    add_number(parser, "--consistency-weight", 0.0, help)
     arguments = parser.parse_args(arguments)
 
     from keras_vqem.models import Transformer
@@ -62,6 +65,7 @@ def main(arguments=None):
         model.compile(
             adam(run, arguments, steps, WARMUP_STEPS),
             label_smoothing=arguments.label_smoothing,
+            consistency_weight=arguments.consistency_weight,
             accumulation_steps=arguments.accumulation_steps,
             jit_compile=arguments.jit,
         )

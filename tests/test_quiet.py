@@ -46,14 +46,16 @@ def test_verbose_gives_the_rest_back():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["translate", "demo", "export"])
+@pytest.mark.parametrize("command", ["translate", "beams", "demo", "export"])
 def test_models_at_work_are_quiet(command, tmp_path):
     options = {
         "translate": ["A dog runs."],
+        "beams": ["--num-beams", "4", "--scores", "A dog runs."],
         "demo": ["--output", tmp_path / "demo.png"],
         "export": ["multi30k_en_de_em", tmp_path],
     }
-    done = run(COMMAND, command, *options[command])
+    subcommand = "translate" if command == "beams" else command
+    done = run(COMMAND, subcommand, *options[command])
     assert done.returncode == 0 and done.stdout
     assert done.stderr == ""
 

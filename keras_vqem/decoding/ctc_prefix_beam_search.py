@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from keras_vqem.checks import whole_number
 from keras_vqem.decoding.ctc_best_path import kept_first
-from keras_vqem.layers.ctc_loss import checked_positions
+from keras_vqem.layers.ctc_loss import checked_positions, time_first
 
 # The log of 0. Finite, so that differences are numbers; far below any log probability,
 # and far enough from the end of float32 to be added up at every position.
@@ -224,12 +224,12 @@ def _symbols(logits, mask, order, blank_id, top_k):
     ids = tf.concat([tf.fill(tf.shape(blank), blank_id), ids], axis=2)
     log_p = tf.maximum(tf.concat([blank, best], axis=2), _NEVER)
 
-    def time_first(x):
-        return tf.transpose(tf.gather(x, order, batch_dims=1), [1, 0, 2])
+    def in_order(x):
+        return time_first(tf.gather(x, order, batch_dims=1))
 
     rows = tf.range(tf.shape(logits)[0])[:, None]
-    times, used = tf.transpose(order), time_first(mask[..., None])
-    normalizers = time_first(normalizers)
+    times, used = time_first(order), in_order(mask[..., None])
+    normalizers = in_order(normalizers)
 
     def log_p_of(position, ids):
         time = tf.broadcast_to(tf.gather(times, position)[:, None], tf.shape(ids))
@@ -237,7 +237,7 @@ def _symbols(logits, mask, order, blank_id, top_k):
         found = tf.gather_nd(logits, where) - tf.gather(normalizers, position)
         return tf.maximum(tf.where(tf.gather(used, position), found, _NEVER), _NEVER)
 
-    return time_first(ids), time_first(log_p), log_p_of
+    return in_order(ids), in_order(log_p), log_p_of
 
 
 def _log_add(a, b):

@@ -207,12 +207,8 @@ def forward_backward(
     def both_ways(x, *axes):
         """Time first, the reversed rows after the others, and a position that is not
         used at the end: `tf.scan` needs at least one."""
-        dtype = x.dtype
-        if dtype == tf.bool:  # oneDNN complains of other types on standard error.
-            x = tf.cast(x, tf.float32)
         x = tf.concat([x, tf.reverse(x, axes)], axis=0)
-        x = tf.pad(tf.transpose(x, [1, 0, 2]), [[0, 1], [0, 0], [0, 0]])
-        return tf.cast(x, dtype)
+        return tf.pad(time_first(x), [[0, 1], [0, 0], [0, 0]])
 
     def move(state, position):
         """From before one position to before the next."""
@@ -261,3 +257,14 @@ def forward_backward(
     blank, label = joint(blank, log_p_blank), joint(label, log_p_label)
     blank = reduce(blank, axis=2, keepdims=True)
     return log_likelihood, tf.concat([blank, label], axis=2)
+
+
+def time_first(x: tf.Tensor) -> tf.Tensor:
+    """Exchanges the first two axes of a tensor of floats, booleans or ids below 2**24.
+
+    oneDNN complains of all types but floats on standard error.
+    """
+    if x.dtype == tf.bool:  # TensorFlow would transpose before a cast of booleans.
+        return time_first(tf.where(x, 1.0, 0.0)) > 0.0
+    axes = [1, 0, *range(2, len(x.shape))]
+    return tf.cast(tf.transpose(tf.cast(x, tf.float32), axes), x.dtype)

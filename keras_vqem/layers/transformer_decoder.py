@@ -37,9 +37,11 @@ class TransformerDecoder(TransformerStack):
             padding comes last, where no other position attends to it.
         memory_mask: Booleans `[B, S]`, False for padding of the memory.
         training: Whether to apply dropout.
+        return_middle: Whether to return the vectors after half of the blocks as well.
 
     Returns:
-        Normalised vectors `[B, T, D]`.
+        Normalised vectors `[B, T, D]`. With `return_middle`, a tuple of these and of
+        the vectors after half of the blocks, which the same layer normalises.
 
     Example:
 
@@ -80,13 +82,17 @@ class TransformerDecoder(TransformerStack):
         mask: tf.Tensor | None = None,
         memory_mask: tf.Tensor | None = None,
         training: bool | None = None,
-    ) -> tf.Tensor:
+        return_middle: bool = False,
+    ) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
         x = inputs
         bias = causal_bias(ops.shape(x)[1]) if self.causal else padding_bias(mask)
         memory_bias = padding_bias(memory_mask)
-        for block in self.blocks:
+        middle = None
+        for number, block in enumerate(self.blocks):
+            if number == len(self.blocks) // 2:
+                middle = x
             x = block(x, bias, memory, memory_bias, training=training)
-        return self.norm(x)
+        return (self.norm(x), self.norm(middle)) if return_middle else self.norm(x)
 
     def memories(self, memory: ArrayLike) -> list[tuple[tf.Tensor, tf.Tensor]]:
         """Computes the keys and values of a memory for all blocks.

@@ -14,6 +14,7 @@ from keras_vqem.decoding import ctc_best_path, ctc_prefix_beam_search
 from keras_vqem.ids import EOS_ID, PAD_ID
 from keras_vqem.layers import TransformerDecoder, ctc_alignment
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
+from keras_vqem.layers.ctc_loss import time_first
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import ctc_words
 from keras_vqem.models.choices import best_first, number_of_choices
@@ -41,7 +42,9 @@ class CTCTranslator(Translator):
 
     A sentence whose target does not fit its positions (see
     `keras_vqem.layers.ctc_loss`) is left out of the loss. The metric `unfit` is the
-    share of such sentences; `token_nll` is the CTC loss in nats per target token.
+    share of such sentences; `token_nll` is the CTC loss in nats per target token, and
+    `middle_nll` that of the words read off the middle of the decoder, if `compile` was
+    called with a `middle_weight`.
 
     Args:
         tokenizer: A `keras_vqem.text.SentencePieceTokenizer`, or an object with its
@@ -71,7 +74,9 @@ class CTCTranslator(Translator):
             loss `target_ids` `[B, T]`, each sentence ended by id 1.
 
     Returns:
-        Logits `[B, S * upsample, vocabulary_size]`, one distribution per position.
+        Logits `[B, S * upsample, vocabulary_size]`, one distribution per position. In
+        training with a `middle_weight`, a tuple of these and of the logits after half
+        of the decoder's blocks.
 
     Example:
 
@@ -99,6 +104,8 @@ class CTCTranslator(Translator):
           Translation with Connectionist Temporal Classification. arXiv:1811.04719.
         - Qian et al., 2021. Glancing Transformer for Non-Autoregressive Neural Machine
           Translation. arXiv:2008.07905.
+        - Lee, Watanabe, 2021. Intermediate Loss Regularization for CTC-based Speech
+          Recognition. arXiv:2102.03216.
         - Gu, Kong, 2021. Fully Non-autoregressive Neural Machine Translation: Tricks of
           the Trade. arXiv:2012.15833.
     """
@@ -142,6 +149,8 @@ class CTCTranslator(Translator):
         self.glancing = Scheduled(glancing, "glancing", within=(0, 1))
         self.seed_generator = replicas.ReplicaSeedGenerator()
         self.unfit = keras.metrics.Mean(name="unfit")
+        self.middle_weight = 0.0
+        self.middle_nll = keras.metrics.Mean(name="middle_nll")
 
     def build(self, input_shape: Any = None) -> None:
         super().build(input_shape)
@@ -162,13 +171,17 @@ class CTCTranslator(Translator):
         signal = position_signal(ops.shape(x)[1], self.hidden_dim, dtype=x.dtype)
 
         def decode(x, training):
+            middle = bool(training and self.middle_weight)
             x = self.decoder(
                 x + signal,
                 memory,
                 mask=mask,
                 memory_mask=memory_mask,
                 training=training,
+                return_middle=middle,
             )
+            if middle:
+                return tuple(self.embedding(part, reverse=True) for part in x)
             return self.embedding(x, reverse=True)
 
         if training and self.glancing.serialize():
@@ -177,6 +190,44 @@ class CTCTranslator(Translator):
         return decode(x, training), mask
 
     # Training.
+
+    def compile(
+        self,
+        optimizer: keras.optimizers.Optimizer | str = "auto",
+        label_smoothing: float = 0.1,
+        middle_weight: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        """Configures training, with defaults that suit a translator.
+
+        Args:
+            optimizer: Optimizer as in `keras.Model.compile`. `"auto"` is the default
+                of `keras_vqem.models.translator.Translator`.
+            label_smoothing: Share of each position's label that is spread evenly over
+                the vocabulary.
+            middle_weight: Weight of a second loss: words are also read off the
+                positions after half of the decoder's blocks, and their CTC loss is
+                added (deep supervision). 0 turns it off.
+            **kwargs: Arguments of `keras.Model.compile` except `loss`.
+        """
+        self.middle_weight = middle_weight
+        super().compile(optimizer, label_smoothing, **kwargs)
+
+    def get_compile_config(self) -> dict[str, Any] | None:
+        config = super().get_compile_config()
+        if config:  # Empty if not compiled, and must stay so.
+            config["middle_weight"] = self.middle_weight
+        return config
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        if self.middle_weight:
+            return super().metrics
+        return [metric for metric in super().metrics if metric is not self.middle_nll]
+
+    @property
+    def _shared_layers(self):
+        return (*super()._shared_layers, "upsampler")
 
     def _glance(self, x, logits, target_ids, mask):
         """Shows some of the target: decoder inputs [B, P, D], some of them words."""
@@ -196,15 +247,22 @@ class CTCTranslator(Translator):
 
     def _loss_terms(self, inputs, outputs):
         mask = ctc_words.position_mask(inputs["source_ids"] != PAD_ID, self.upsample)
-        values, weights = ctc_words.loss_term(
-            outputs, inputs["target_ids"], mask, self.label_smoothing, self.unfit
-        )
-        yield self.token_nll, values, weights
+        logits, *middle = outputs if isinstance(outputs, tuple) else (outputs,)
+        for part, tracker, weight in zip(
+            (logits, *middle),
+            (self.token_nll, self.middle_nll),
+            (1.0, self.middle_weight),
+            strict=False,
+        ):
+            values, weights = ctc_words.loss_term(
+                part, inputs["target_ids"], mask, self.label_smoothing, self.unfit
+            )
+            yield tracker, {**values, "loss": weight * values["loss"]}, weights
 
     def _loss_counts(self, inputs):
         mask = ctc_words.position_mask(inputs["source_ids"] != PAD_ID, self.upsample)
-        weights = ctc_words.weights(inputs["target_ids"], mask)
-        return [ops.sum(weights), ops.sum(weights)]
+        words = ops.sum(ctc_words.weights(inputs["target_ids"], mask))
+        return [words, words, words]
 
     # Translation.
 
@@ -284,7 +342,7 @@ class CTCTranslator(Translator):
             # One candidate at a time: the logits are too large to be repeated.
             scores = ops.map(
                 lambda own: ctc_words.mean_log_prob(logits, mask, own),
-                ops.transpose(ids[:, :number], (1, 0, 2)),
+                time_first(ids[:, :number]),
             )
             return {"target_ids": ids[:, :number], "scores": ops.transpose(scores)}
         rows, _, longest = ops.shape(ids)

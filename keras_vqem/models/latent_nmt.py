@@ -241,6 +241,10 @@ class LatentNMT(LatentTranslation):
 
     # Training.
 
+    @property
+    def _shared_layers(self):
+        return (*super()._shared_layers, *self.word_output.shared_layers)
+
     def call(
         self, inputs: dict[str, tf.Tensor], training: bool | None = None
     ) -> dict[str, tf.Tensor]:

@@ -29,6 +29,22 @@ def cross_entropy(
     return total - label, total - picked
 
 
+def divergence(logits: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+    """Computes how far two distributions are apart, the same in both directions.
+
+    Args:
+        logits: Floats `[..., V]`.
+        others: Floats `[..., V]`.
+
+    Returns:
+        float32 `[...]`, mean of the Kullback-Leibler divergences from one distribution
+        to the other and back.
+    """
+    p, q = (tf.nn.log_softmax(ops.cast(x, "float32")) for x in (logits, others))
+    # KL(p, q) + KL(q, p) in one sum.
+    return 0.5 * ops.sum((ops.exp(p) - ops.exp(q)) * (p - q), axis=-1)
+
+
 def mean_log_prob(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Computes the mean log probability per id of each row.
 

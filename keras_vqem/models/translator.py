@@ -163,26 +163,35 @@ class Translator(TaskModel):
         weights = ops.cast(target_ids != PAD_ID, "float32")
         return self.token_nll, {"loss": loss, "metric": plain}, weights
 
-    def warm_start(self, teacher: keras.Model) -> None:
-        """Copies the weights of a trained `Transformer` of the same sizes.
+    @property
+    def _shared_layers(self):
+        """Names of layers that `warm_start` copies if the teacher has them too."""
+        return ("embedding", "encoder", "decoder")
 
-        Embedding and source encoder are the same in both models. The decoder starts
-        with the teacher's attention to the source and feed-forward layers. Call this
-        before `fit`.
+    def warm_start(self, teacher: "Translator") -> None:
+        """Copies the weights of a trained translator of the same sizes.
+
+        Embedding and source encoder are the same in all translators. The decoder starts
+        with the teacher's attention to the source and feed-forward layers. If both
+        models write words by CTC, the layer that makes positions of source states is
+        copied too. Call this before `fit`.
 
         Args:
-            teacher: A built `Transformer` with the same vocabulary, `hidden_dim`,
-                `intermediate_dim`, `num_heads` and numbers of layers.
+            teacher: A built translator, such as a `Transformer`, with the same
+                vocabulary, `hidden_dim`, `intermediate_dim`, `num_heads` and numbers of
+                layers.
         """
         if not self.built:
             self.build()
-        for name in ("embedding", "encoder", "decoder"):
+        for name in self._shared_layers:
+            if name not in teacher._shared_layers:
+                continue
             mine, other = getattr(self, name), getattr(teacher, name)
             if [w.shape for w in mine.weights] != [w.shape for w in other.weights]:
                 raise ValueError(
                     f"The {name} of the teacher differs in size from that of this "
                     f"model. Build both with the same vocabulary, hidden_dim, "
-                    f"intermediate_dim, num_heads and numbers of layers."
+                    f"intermediate_dim, num_heads, numbers of layers and upsample."
                 )
             mine.set_weights(other.get_weights())
 

@@ -32,6 +32,9 @@ class PositionwiseOutput:
     {}
     """
 
+    # Layers that `Translator.warm_start` copies if the teacher has them too.
+    shared_layers: tuple[str, ...] = ()
+
     def attach(self, model: "LatentNMT") -> list[keras.layers.Layer]:
         """Creates the layers of the output in a model, and returns them."""
         model.decompressor = SequenceDecompressor(
@@ -141,6 +144,8 @@ class CTCOutput(PositionwiseOutput):
     >>> len(model.translate(["twenty-one"], blank_bias=-1.0))
     1
     """
+
+    shared_layers = ("upsampler",)
 
     def __init__(self, upsample: int = 2):
         self.upsample = whole_number("upsample", upsample, 1)

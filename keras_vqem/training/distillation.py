@@ -245,6 +245,7 @@ def back_translate(
     translations: Sequence[str],
     targets: Sequence[str],
     weight: float = 1.0,
+    tag: str = "",
 ) -> Distilled:
     """Makes a data folder with the training pairs of `data` and back-translated ones.
 
@@ -258,12 +259,18 @@ def back_translate(
         translations: Translations of `targets` into the source language.
         targets: Lines in the target language.
         weight: Number of times that the training pairs of `data` come up per epoch.
+        tag: Text to put before each back-translated source, such as `"#"`, that no
+            sentence begins with. The model then learns that these pairs are of another
+            kind, for example shorter, and does not write like that without the tag
+            (Caswell et al. 2019, arXiv:1906.06442). Empty for no tag.
 
     Returns:
         A `Distilled`; `kept` is the number of pairs of `data` in it.
     """
     train = data.corpus("train").repeated(weight)
     added, _ = clean(ParallelCorpus(translations, targets))
+    if tag:
+        added = ParallelCorpus([f"{tag} {s}" for s in added.sources], added.targets)
     made = _create(data, output, train + added)
     return Distilled(made, len(train) + len(added), len(train))
 

@@ -211,6 +211,35 @@ def test_translations_of_nothing(model, options):
         model.generate(np.ones((1, 2), "int32"), num_beams=0)
 
 
+def test_words_of_the_middle_have_their_own_loss(rng, tmp_path):
+    model = small.sharpen(small.ctc_translator(), rng)
+    inputs = small.batch(rng)
+    model.compile(label_smoothing=0.0, middle_weight=0.5)
+    whole, middle = model(inputs, training=True)
+    np.testing.assert_allclose(whole, model(inputs), atol=1e-5)  # There is no dropout.
+    # The middle is what a model with the first half of the blocks writes.
+    half = small.ctc_translator(num_decoder_layers=1)
+    for layer in ("embedding", "encoder", "upsampler"):
+        getattr(half, layer).set_weights(getattr(model, layer).get_weights())
+    for mine, other in (
+        (half.decoder.blocks[0], model.decoder.blocks[0]),
+        (half.decoder.norm, model.decoder.norm),
+    ):
+        mine.set_weights(other.get_weights())
+    np.testing.assert_allclose(middle, half(inputs), atol=1e-5)
+    losses = {}
+    for name, part in (("whole", model), ("half", half)):
+        part.compile(label_smoothing=0.0)
+        losses[name] = part.compute_loss(x=inputs, y_pred=part(inputs))
+    model.compile(label_smoothing=0.0, middle_weight=0.5)
+    found = model.compute_loss(x=inputs, y_pred=(whole, middle))
+    expected = losses["whole"] + 0.5 * losses["half"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(model.middle_nll.result(), losses["half"], rtol=1e-5)
+    model.save(tmp_path / "model.keras")
+    assert keras.saving.load_model(tmp_path / "model.keras").middle_weight == 0.5
+
+
 def test_start_from_a_teacher(rng):
     teacher = small.sharpen(small.transformer(), rng)
     model = small.ctc_translator()

@@ -38,6 +38,22 @@ def test_loss_is_ctc_over_positions_of_the_source(trained, rng):
     np.testing.assert_allclose(found, words, rtol=1e-5)
 
 
+def test_start_from_a_translator_without_codes(rng):
+    teacher = small.sharpen(small.ctc_translator(upsample=2), rng)
+    model = small.latent_nmt(word_output=models.CTCOutput(upsample=2))
+    model.warm_start(teacher)
+    for name in ("encoder", "decoder", "upsampler"):
+        mine, other = getattr(model, name).weights, getattr(teacher, name).weights
+        for weight, same in zip(mine, other, strict=True):
+            np.testing.assert_array_equal(weight, same)
+    again = small.ctc_translator(upsample=2)
+    again.warm_start(teacher)
+    inputs = small.batch(rng)
+    np.testing.assert_array_equal(again(inputs), teacher(inputs))
+    with pytest.raises(ValueError, match="The upsampler of the teacher differs"):
+        small.ctc_translator(upsample=3).warm_start(teacher)
+
+
 def test_each_position_gets_the_code_at_its_place():
     rng = np.random.default_rng(1)
     mask, code_mask = np.zeros((20, 18), bool), np.zeros((20, 5), bool)

@@ -118,6 +118,40 @@ def test_loss_is_smoothed_cross_entropy_over_tokens(model, rng):
     np.testing.assert_allclose(model.token_nll.result(), plain, rtol=1e-5)
 
 
+def test_consistency_is_the_divergence_of_two_passes(rng):
+    model = small.sharpen(small.transformer(dropout=0.3), rng)
+    inputs = small.batch(rng)
+    model.compile(label_smoothing=0.0, consistency_weight=2.5)
+    passes = model(inputs, training=True)
+    found = model.compute_loss(x=inputs, y_pred=passes)
+    logits = passes.numpy().astype("float64")
+    p, q = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    real = inputs["target_ids"] > 0
+    apart = ((np.exp(p) * (p - q)).sum(-1) + (np.exp(q) * (q - p)).sum(-1)) / 2
+    assert apart[real].mean() > 0.001
+    rows, columns = np.indices(real.shape)
+    nll = -np.stack([x[rows, columns, inputs["target_ids"]][real] for x in (p, q)])
+    expected = nll.mean() + 2.5 * apart[real].mean()
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        model.consistency.result(), apart[real].mean(), rtol=1e-5
+    )
+
+
+def test_consistency_is_for_training_only(rng, tmp_path):
+    model = small.transformer(dropout=0.3)
+    model.compile(consistency_weight=1.0)
+    inputs = small.batch(rng)
+    data = tf.data.Dataset.from_tensors(inputs)
+    history = model.fit(data, validation_data=data, verbose=0).history
+    assert history["consistency"][0] > 0 and history["val_consistency"][0] == 0
+    assert model(inputs).shape == (*inputs["target_ids"].shape, 29)
+    model.save(tmp_path / "model.keras")
+    assert keras.saving.load_model(tmp_path / "model.keras").consistency_weight == 1.0
+    model.compile()
+    assert set(model.fit(data, verbose=0).history) == {"loss", "token_nll"}
+
+
 def test_no_position_sees_what_comes_after(model, rng):
     inputs = small.batch(rng)
     before = model(inputs).numpy()

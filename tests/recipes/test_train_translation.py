@@ -304,3 +304,22 @@ def test_help_is_quick_and_says_what_each_flag_does(recipe, name):
         if not help.strip():
             help = done.stdout.split(f"  {flag}{rest}\n")[1].splitlines()[0]
         assert len(help.split()) >= 2, f"{flag} has no help"
+
+
+def test_bottlenecks_of_the_recipe(recipe):
+    train = recipe("train_latent_nmt")
+
+    def made(*options, steps=100):
+        arguments = train.parse(["--data", "x", "--run", "y", *options])
+        return train.make_bottleneck(arguments, steps)
+
+    for name in ("em", "vq", "gumbel"):
+        layer = made("--bottleneck", name, "--groups", "2", "--num-codes", "8")
+        assert layer.num_codes == 8 and layer.groups.num_codebooks == 2
+        assert made("--bottleneck", name).groups.num_groups == 1
+    # The temperature ends where the run ends.
+    temperature = made("--bottleneck", "gumbel", steps=50).temperature.serialize()
+    assert temperature["config"]["decay_steps"] == 50
+    assert made("--bottleneck", "semhash", "--num-codes", "64").num_bits == 6
+    with pytest.raises(ValueError, match="--groups does not work"):
+        made("--bottleneck", "semhash", "--groups", "2")

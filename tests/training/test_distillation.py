@@ -130,3 +130,5 @@ def test_back_translated_pairs_join_the_weighted_ones(tmp_path):
     assert list(made.data.corpus("train")) == [*train, *train, ("two", "zwei")]
     assert made.lines == 601 and made.kept == 600
     assert list(made.data.corpus("val")) == list(train)
+    made = back_translate(data, tmp_path / "tagged", ["two"], ["zwei"], tag="#")
+    assert list(made.data.corpus("train")) == [*train, ("# two", "zwei")]
