@@ -8,6 +8,7 @@ import functools
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 
 import keras
 import numpy as np
@@ -157,24 +158,25 @@ def check_agreement(
         )
 
 
-def share_state(model: keras.Model, number: int = 0) -> int:
+def share_state(model: keras.Model, numbers: Sequence[float] = ()) -> list[float]:
     """Gives all workers the state of the chief, so that only it reads checkpoints.
 
     Args:
         model: A built and compiled model. Its weights, seeds and optimizer become those
             of the chief, to the bit.
-        number: Integer of this worker, such as the number of complete epochs.
+        numbers: Numbers of this worker, such as that of complete epochs.
 
     Returns:
-        The integer of the chief. Without several workers nothing changes.
+        The numbers of the chief, of the same types. Without several workers nothing
+        changes.
     """
     strategy = model.distribute_strategy
     if not _is_multi_worker(strategy):
-        return number
+        return list(numbers)
     variables = [*model.variables, *model.optimizer.variables]
     # The tensor of a mirrored variable is that of the first replica.
     values = [tf.convert_to_tensor(variable.value).numpy() for variable in variables]
-    values.append(np.int64(number))
+    values.append(np.array(numbers, "float64"))
     data = b"".join(value.tobytes() for value in values)
     data += bytes(-len(data) % 4)
     # As integers, zeros of the other workers change no bit.
@@ -188,7 +190,8 @@ def share_state(model: keras.Model, number: int = 0) -> int:
         place += value.nbytes
     for variable, value in zip(variables, values, strict=False):
         variable.assign(value)
-    return int(values[-1])
+    received = values[-1].tolist()
+    return [type(mine)(x) for mine, x in zip(numbers, received, strict=True)]
 
 
 LOST = (

@@ -194,7 +194,7 @@ class Run:
         folder.log("batches\n" + batches.summary())
         print(batches.summary(), flush=True)
         first = resume_run(model, folder) if self.resume else 0
-        first = multi_worker.share_state(model, first)
+        (first,) = multi_worker.share_state(model, [first])
         compiling = first_of_each_shape(batches, first) if model.jit_compile else None
         dataset = batches.dataset(first_epoch=first).apply(
             tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)

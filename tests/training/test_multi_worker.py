@@ -220,7 +220,7 @@ def test_mended_functions_leave_other_strategies_alone(monkeypatch, strategy, rn
 
 def test_without_workers_state_stays_where_it_is():
     model = types.SimpleNamespace(distribute_strategy=strategy_scope("none"))
-    assert multi_worker.share_state(model, 3) == 3
+    assert multi_worker.share_state(model, [3, 0.5]) == [3, 0.5]
 
 
 @pytest.mark.parametrize("scheduler", ["Slurm", "Kubernetes"])
