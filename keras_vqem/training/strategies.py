@@ -129,14 +129,15 @@ def distribute_batches(
     count = strategy.num_replicas_in_sync
     if count == 1:
         return dataset
+    rows = tf.nest.flatten(dataset.element_spec)[0].shape[0]
+    if rows is not None and rows < count:
+        # TensorFlow's convolutions have no gradient for a share without rows.
+        raise ValueError(
+            f"A batch of {rows} rows cannot be divided among {count} replicas. Use "
+            f"batches of at least {count} rows, or fewer replicas."
+        )
 
     def share(x, replica):
-        if x.shape[0] is not None and x.shape[0] < count:
-            # TensorFlow's convolutions have no gradient for a share without rows.
-            raise ValueError(
-                f"A batch of {x.shape[0]} rows cannot be divided among {count} "
-                f"replicas. Use batches of at least {count} rows, or fewer replicas."
-            )
         rows = tf.shape(x, tf.int64)[0]
         part = x[rows * replica // count : rows * (replica + 1) // count]
         if x.shape[0] is not None and x.shape[0] % count == 0:
