@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vqem import layers
+from keras_vqem import layers, micro_batches
 from tests.conformance.bottleneck_cases import (
     CASES,
     DISCRETE,
@@ -84,6 +84,42 @@ def test_two_replicas_equal_one(strategy, name, given, rng):
             for got, want in zip(copy, single.weights, strict=True):
                 np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
     assert metric_results(double) == pytest.approx(metric_results(single), rel=1e-6)
+
+
+def test_parts_of_a_batch_on_two_replicas(strategy, rng):
+    # Codes get places in the first part, and dead ones later on.
+    settings = {"decay": 0.5, "dead_code_threshold": 0.3, "seed": 1}
+    single = layers.VQEMBottleneck(8, **settings)
+    with strategy.scope():
+        double = layers.VQEMBottleneck(8, **settings)
+        double.build((None, None, 4))
+
+    def in_parts(layer, parts):
+        sums = {}
+        for number, part in enumerate(parts):
+            with micro_batches.part(number, len(parts), sums):
+                layer(part, training=True)
+
+    @tf.function
+    def step(*parts):
+        strategy.run(lambda *parts: in_parts(double, parts), args=parts)
+
+    for _ in range(3):
+        shares = rng.normal(size=(3, 2, 4, 3, 4)).astype("float32")
+        in_parts(single, shares.reshape(3, 8, 3, 4))
+        step(
+            *(
+                strategy.experimental_distribute_values_from_function(
+                    lambda context, part=part: tf.constant(
+                        part[context.replica_id_in_sync_group]
+                    )
+                )
+                for part in shares
+            )
+        )
+        for copy in per_replica_weights(strategy, double):
+            for got, want in zip(copy, single.weights, strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", [n for n in EMA if n.startswith("soft")])
