@@ -13,13 +13,16 @@ import sys
 
 # Flags that may change when a run is resumed. A finished run that is resumed with
 # another --average only saves its model again; what other --epochs change is told.
+# Batches do not depend on replicas or parts, so a run may go on with more of them.
 MAY_DIFFER = (
+    "accumulation_steps",
     "average",
     "checkpoint_minutes",
     "checkpoint_steps",
     "epochs",
     "keep_best",
     "run",
+    "strategy",
     "validate_every",
 )
 
@@ -145,14 +148,27 @@ def add_run_arguments(parser, epochs, average):
     add_number(parser, "--seed", 1, "seed of weights, batches and noise", type=int)
     add(
         "--strategy",
-        default="none",
+        default="auto",
         metavar="NAME",
-        help="none, mirrored (all GPUs) or mirrored:N replicas (default: %(default)s)",
+        help="auto (mirrored if there are several GPUs), none, mirrored (all GPUs), "
+        "mirrored:N replicas or multi_worker, see docs/scaling.md "
+        "(default: %(default)s, none with --jit)",
+    )
+    add(
+        "--precision",
+        choices=["float32", "mixed_bfloat16", "mixed_float16"],
+        help="dtype policy of the layers (default: float32)",
     )
     add(
         "--jit",
         action="store_true",
-        help="compile the training step with XLA; not together with a strategy",
+        help="compile the training step with XLA, on one device",
+    )
+    add_number(
+        parser,
+        "--accumulation-steps",
+        1,
+        "number of parts into which each batch is divided, to save memory",
     )
     add_number(parser, "--average", average, "number of last checkpoints to average")
     add(
@@ -180,7 +196,10 @@ def fit_options(arguments):
 
 def run_options(arguments):
     """Returns the arguments of `keras_vqem.training.Run` after its path."""
-    if arguments.jit and arguments.strategy != "none":
+    strategy = arguments.strategy
+    if arguments.jit and strategy == "auto":
+        strategy = "none"
+    if arguments.jit and strategy != "none":
         raise ValueError(
             "--jit does not work with --strategy, because Keras compiles steps with "
             "XLA on one device only. Leave one of them out."
@@ -190,7 +209,8 @@ def run_options(arguments):
         del recorded[name]
     return {
         "seed": arguments.seed,
-        "strategy": arguments.strategy,
+        "strategy": strategy,
+        "precision": arguments.precision,
         "resume": arguments.resume,
         "arguments": recorded,
         "may_differ": MAY_DIFFER,

@@ -18,13 +18,18 @@ pair. The training pairs of --data are kept, and here come up three times per ep
 With --tag '#' back-translated sources begin with that sign, by which the model can tell
 what was never written as a translation, and is perhaps shorter (Caswell 2019).
 
-If it is killed, the same command continues where it stopped. Several processes can
-share the work with --shard 1/4 to --shard 4/4; the last one to end joins their lines.
+If it is killed, the same command continues where it stopped. With several GPUs each
+translates a part of the lines; --strategy multi_worker divides them among the machines
+of TF_CONFIG too (docs/scaling.md), which must share the output folder. By hand, several
+processes share the work with --shard 1/4 to --shard 4/4. The last one to end joins the
+lines of all.
 """
 
 import argparse
 import hashlib
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,8 +43,42 @@ def shard(text):
     return int(match[1]), int(match[2])
 
 
+def translate_shards(arguments, strategy):
+    """Translates with one process per device, each of which has a shard.
+
+    Returns False, and does nothing, if the strategy has one device in all.
+    """
+    from keras_vqem.training import multi_worker
+    from keras_vqem.training.strategies import num_devices
+
+    here, (index, workers) = num_devices(strategy), (0, 1)
+    if strategy == "multi_worker":
+        index, workers = multi_worker.worker()
+    count = here * workers
+    if count == 1:
+        return False
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(here)))
+    processes = {}
+    for device, name in zip(range(here), visible.split(","), strict=False):
+        number = here * index + device + 1
+        # The last of two flags counts.
+        flags = ["--strategy", "none", "--shard", f"{number}/{count}"]
+        processes[number] = subprocess.Popen(
+            [sys.executable, __file__, *arguments, *flags],
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": name},
+        )
+    failed = [number for number, process in processes.items() if process.wait()]
+    if failed:
+        raise RuntimeError(
+            f"Shards {failed} of {count} failed; their messages are above. Run the "
+            f"same command again to continue."
+        )
+    return True
+
+
 @user_errors
 def main(arguments=None):
+    arguments = sys.argv[1:] if arguments is None else arguments
     parser = make_parser(__doc__)
     add, folder = parser.add_argument, {"type": Path, "metavar": "DIR"}
     add(
@@ -82,13 +121,21 @@ def main(arguments=None):
     )
     add_number(parser, "--batch-size", 64, "number of lines per batch")
     add(
+        "--strategy",
+        default="auto",
+        metavar="NAME",
+        help="devices that share the lines: auto (all GPUs), none, mirrored, "
+        "mirrored:N or multi_worker (default: %(default)s, none with --shard)",
+    )
+    add(
         "--shard",
         type=shard,
-        default=(1, 1),
         metavar="I/N",
-        help="translate part I of N of the lines (default: 1/1)",
+        help="translate part I of N of the lines only (default: all)",
     )
     options = parser.parse_args(arguments)
+    if options.shard and options.strategy not in ("auto", "none"):
+        parser.error("--shard and --strategy both divide the lines: leave out one")
     if options.sources and options.back_translate:
         parser.error("--sources and --back-translate need models of two directions")
     if options.tag and not options.back_translate:
@@ -102,11 +149,13 @@ def main(arguments=None):
     if (options.output / "data.json").exists():
         print(f"{options.output} is already complete.")
         return
+    if not options.shard and translate_shards(arguments, options.strategy):
+        return
     data, file = TranslationData(options.data), model_file(options.model)
     files = options.back_translate or options.sources
     more = [line for path in files for line in read_lines(path)]
     train = [] if options.back_translate else data.corpus("train").sources
-    lines, (which, count) = train + more, options.shard
+    lines, (which, count) = train + more, options.shard or (1, 1)
     text = "\n".join(lines).encode("utf-8", "surrogateescape")
     settings = {
         "model": hashlib.sha256(file.read_bytes()).hexdigest(),

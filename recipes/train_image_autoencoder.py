@@ -153,7 +153,9 @@ def main(arguments=None):
         if arguments.network == "patch":
             model.init_from_patches(images[:20_000], arguments.seed)
         model.compile(
-            adam(run, arguments, steps, WARMUP_STEPS), jit_compile=arguments.jit
+            adam(run, arguments, steps, WARMUP_STEPS),
+            accumulation_steps=arguments.accumulation_steps,
+            jit_compile=arguments.jit,
         )
         run.fit(
             model,

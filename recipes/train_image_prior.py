@@ -161,7 +161,9 @@ def main(arguments=None):
 
         model = make_model(arguments, autoencoder.bottleneck, codes, start)
         model.compile(
-            adam(run, arguments, steps, WARMUP_STEPS), jit_compile=arguments.jit
+            adam(run, arguments, steps, WARMUP_STEPS),
+            accumulation_steps=arguments.accumulation_steps,
+            jit_compile=arguments.jit,
         )
         run.fit(
             model,

@@ -58,7 +58,9 @@ def main(arguments=None):
         model.build()
         model.init_from_codebook(model.vectors, images[:10_000])
         model.compile(
-            adam(run, arguments, steps, WARMUP_STEPS), jit_compile=arguments.jit
+            adam(run, arguments, steps, WARMUP_STEPS),
+            accumulation_steps=arguments.accumulation_steps,
+            jit_compile=arguments.jit,
         )
         run.fit(
             model,

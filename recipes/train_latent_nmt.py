@@ -143,7 +143,6 @@ def main(arguments=None):
             arguments.tokens_per_batch,
             max_shapes=arguments.max_shapes,
             length_multiple=2**arguments.num_compress_steps,
-            batch_multiple=2 * run.num_replicas,
             seed=arguments.seed,
         )
         steps = arguments.epochs * batches.steps_per_epoch
@@ -168,6 +167,7 @@ def main(arguments=None):
         model.compile(
             adam(run, arguments, steps, WARMUP_STEPS),
             label_smoothing=arguments.label_smoothing,
+            accumulation_steps=arguments.accumulation_steps,
             jit_compile=arguments.jit,
         )
         translators = {

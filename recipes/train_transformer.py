@@ -56,7 +56,6 @@ def main(arguments=None):
             arguments.tokens_per_batch,
             max_shapes=arguments.max_shapes,
             length_multiple=1,
-            batch_multiple=2 * run.num_replicas,
             seed=arguments.seed,
         )
         steps = arguments.epochs * batches.steps_per_epoch
@@ -68,6 +67,7 @@ def main(arguments=None):
             adam(run, arguments, steps, WARMUP_STEPS),
             label_smoothing=arguments.label_smoothing,
             consistency_weight=arguments.consistency_weight,
+            accumulation_steps=arguments.accumulation_steps,
             jit_compile=arguments.jit,
         )
         run.fit(

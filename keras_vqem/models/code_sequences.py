@@ -80,9 +80,20 @@ def soft_cross_entropy(
     logits = ops.cast(logits, "float32")
     end = ops.full_like(samples[:, :1], end_code)
     labels = ops.concatenate([samples, end], axis=1)
-    number = ops.sum(ops.cast(mask, "int32"), axis=1)[:, None]
-    place = ops.arange(ops.shape(labels)[1])[None]
+    number, place = _number_and_place(mask)
     labels = ops.where((place == number)[..., None], end_code, labels)
     picked = ops.mean(ops.take_along_axis(logits, labels, axis=-1), axis=-1)
     loss = ops.logsumexp(logits, axis=-1) - picked
-    return loss, ops.cast((place <= number) & (number > 0), "float32")
+    return loss, code_weights(mask)
+
+
+def code_weights(mask: tf.Tensor) -> tf.Tensor:
+    """Returns the weights `[B, N + 1]` of `soft_cross_entropy` for a mask `[B, N]`."""
+    number, place = _number_and_place(mask)
+    return ops.cast((place <= number) & (number > 0), "float32")
+
+
+def _number_and_place(mask):
+    """Number of codes of each row, [B, 1], and the places up to the end, [1, N + 1]."""
+    number = ops.sum(ops.cast(mask, "int32"), axis=1)[:, None]
+    return number, ops.arange(ops.shape(mask)[1] + 1)[None]

@@ -259,6 +259,11 @@ class CTCTranslator(Translator):
             )
             yield tracker, {**values, "loss": weight * values["loss"]}, weights
 
+    def _loss_counts(self, inputs):
+        mask = ctc_words.position_mask(inputs["source_ids"] != PAD_ID, self.upsample)
+        words = ops.sum(ctc_words.weights(inputs["target_ids"], mask))
+        return [words, words, words]
+
     # Translation.
 
     @with_generation_config

@@ -11,6 +11,7 @@ from keras import ops
 
 from keras_vqem.ids import PAD_ID
 from keras_vqem.layers import ctc_loss
+from keras_vqem.layers.ctc_loss import checked_targets
 
 
 def positions(
@@ -71,7 +72,21 @@ def loss_term(
     # A sentence counts by its tokens, so that the mean is one over tokens.
     number = ops.maximum(tokens, 1.0)
     values = {"loss": loss / number, "metric": plain / number}
-    return values, tokens * ops.cast(fits, "float32")
+    return values, weights(target_ids, mask)
+
+
+def weights(target_ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Computes the weights of `loss_term` from the targets alone.
+
+    Args:
+        target_ids: int32 `[B, T]`, padded with 0.
+        mask: Booleans `[B, P]`, False for positions that are not there.
+
+    Returns:
+        float32 `[B]`: the number of tokens of each target that fits its positions.
+    """
+    fits = checked_targets(target_ids, mask)[-1]
+    return _num_tokens(target_ids) * ops.cast(fits, "float32")
 
 
 def without_padding(ids: tf.Tensor) -> tf.Tensor:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras import ops
 from numpy.typing import ArrayLike
 
-from keras_vqem import decoding, replicas
+from keras_vqem import decoding
 from keras_vqem.checks import integers
 from keras_vqem.layers import LocalTransformer, ReplicaDropout
 from keras_vqem.models.task_model import TaskModel
@@ -241,12 +241,14 @@ class GridModel(TaskModel):
         picked = ops.mean(ops.take_along_axis(logits, labels, axis=-1), axis=-1)
         return ops.logsumexp(logits, axis=-1) - picked
 
-    def task_loss(self, inputs: dict[str, tf.Tensor], outputs: tf.Tensor) -> tf.Tensor:
+    def _loss_terms(self, inputs, outputs):
         nats = self.nats(inputs, outputs)
-        loss = ops.mean(nats)
-        self.bits.update_state(loss / ops.log(2.0), sample_weight=ops.size(nats))
-        # Keras sums gradients over replicas, whose batches have the same size.
-        return loss / replicas.num_replicas()
+        values = {"loss": nats, "metric": nats / ops.log(2.0)}
+        yield self.bits, values, ops.ones_like(nats)
+
+    def _loss_counts(self, inputs):
+        symbols = inputs[self.input_name]
+        return [ops.size(symbols), ops.shape(symbols)[0]]
 
     # Sampling.
 

@@ -7,7 +7,6 @@ import tensorflow as tf
 from keras import ops
 from numpy.typing import ArrayLike
 
-from keras_vqem import replicas
 from keras_vqem.checks import integers
 from keras_vqem.layers import patch_start
 from keras_vqem.layers.bottlenecks.bottleneck import Bottleneck
@@ -105,20 +104,17 @@ class ImageAutoencoder(TaskModel):
 
     # Training.
 
-    def task_loss(
-        self, inputs: dict[str, tf.Tensor], outputs: dict[str, tf.Tensor]
-    ) -> tf.Tensor:
+    def _loss_terms(self, inputs, outputs):
         log_p = self.likelihood.log_prob(
             outputs["outputs"], inputs["images"], outputs["base"]
         )
-        nats = -ops.mean(log_p) / 3.0
-        self.reconstruction_bits_per_dim.update_state(
-            nats / ops.log(2.0), sample_weight=ops.size(log_p)
-        )
-        if self.losses:
-            self.bottleneck_loss.update_state(sum(self.losses))
-        # Keras sums gradients over replicas, whose batches have the same size.
-        return nats / replicas.num_replicas()
+        nats = -log_p / 3.0
+        values = {"loss": nats, "metric": nats / ops.log(2.0)}
+        yield self.reconstruction_bits_per_dim, values, ops.ones_like(nats)
+
+    def _loss_counts(self, inputs):
+        rows, height, width, _ = ops.shape(inputs["images"])
+        return [rows * height * width, rows]
 
     def init_from_patches(self, images: ArrayLike, seed: int = 0) -> None:
         """Initializes the model by PCA of patches and k-means of their groups.

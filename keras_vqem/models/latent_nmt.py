@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_vqem import replicas
+from keras_vqem.ids import PAD_ID
 from keras_vqem.layers import (
     DiscreteBottleneck,
     SequenceCompressor,
@@ -284,11 +285,15 @@ class LatentNMT(LatentTranslation):
         )
         yield self.code_nll, {"loss": loss, "metric": loss}, weights
 
-    def task_loss(
-        self, inputs: dict[str, tf.Tensor], outputs: dict[str, tf.Tensor]
-    ) -> tf.Tensor:
-        self.bottleneck_loss.update_state(sum(self.losses))
-        return super().task_loss(inputs, outputs)
+    def _loss_counts(self, inputs):
+        block = 2**self.num_compress_steps
+        vectors = inputs["target_ids"][:, ::block] != PAD_ID
+        codes = ops.repeat(vectors, self._num_groups, axis=1)
+        return [
+            self.word_output.loss_count(inputs),
+            ops.sum(code_sequences.code_weights(codes)),
+            ops.sum(ops.cast(vectors, "float32")),
+        ]
 
     def get_config(self) -> dict[str, Any]:
         return {

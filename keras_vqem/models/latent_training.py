@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from keras_vqem import micro_batches
 from keras_vqem.ids import PAD_ID
 from keras_vqem.models import code_sequences
 
@@ -95,7 +96,8 @@ def mix(
         Vectors `[B, positions, D]`.
     """
     step = ops.cast(model.steps, "float32")
-    model.steps.assign(model.steps + 1)
+    if micro_batches.is_last():
+        model.steps.assign(model.steps + 1)
     draws = keras.random.uniform(
         (2, ops.shape(vectors)[0], 1, 1), dtype="float32", seed=model.seed_generator
     )

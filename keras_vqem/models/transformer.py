@@ -178,11 +178,18 @@ class Transformer(Translator):
         if len(outputs.shape) == 3:
             yield self._token_loss(outputs, target_ids)
             return
-        first, second = tf.unstack(outputs)  # The two passes of a training step.
-        yield self._token_loss(tf.concat([first, second], 0), _doubled(target_ids))
-        apart = divergence(first, second)
+        passes = tf.unstack(outputs)  # The two passes of a training step.
+        (tracker, first, weights), (_, second, _) = (
+            self._token_loss(logits, target_ids) for logits in passes
+        )
+        yield tracker, {key: (first[key] + second[key]) / 2 for key in first}, weights
+        apart = divergence(*passes)
         values = {"loss": self.consistency_weight * apart, "metric": apart}
-        yield self.consistency, values, ops.cast(target_ids != PAD_ID, "float32")
+        yield self.consistency, values, weights
+
+    def _loss_counts(self, inputs):
+        words, added = super()._loss_counts(inputs)
+        return [words, words, added]
 
     # Translation.
 

@@ -13,7 +13,6 @@ import tensorflow as tf
 from keras import ops
 from numpy.typing import ArrayLike
 
-from keras_vqem import replicas
 from keras_vqem.ids import PAD_ID
 from keras_vqem.layers import (
     ReplicaDropout,
@@ -166,18 +165,10 @@ class Translator(TaskModel):
             config["label_smoothing"] = self.label_smoothing
         return config
 
-    def task_loss(
-        self, inputs: dict[str, tf.Tensor], outputs: dict[str, tf.Tensor] | tf.Tensor
-    ) -> tf.Tensor:
-        total = 0.0
-        for tracker, values, weights in self._loss_terms(inputs, outputs):
-            # The mean is over the batch of all replicas: Keras sums gradients.
-            count = ops.sum(weights)
-            everywhere = ops.maximum(replicas.sum_over_replicas(count), 1.0)
-            total += ops.sum(values["loss"] * weights) / everywhere
-            local = ops.sum(values["metric"] * weights) / ops.maximum(count, 1.0)
-            tracker.update_state(local, sample_weight=count)
-        return total
+    def _loss_counts(self, inputs):
+        # The losses of layers, if any, are weighed by tokens too.
+        tokens = ops.sum(ops.cast(inputs["target_ids"] != PAD_ID, "float32"))
+        return [tokens, tokens]
 
     def _token_loss(self, logits, target_ids):
         """Returns the term of `_loss_terms` for the words of the translation."""

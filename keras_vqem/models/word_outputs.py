@@ -79,6 +79,10 @@ class PositionwiseOutput:
         target_ids = inputs["target_ids"]
         return model._token_loss(logits[:, : ops.shape(target_ids)[1]], target_ids)
 
+    def loss_count(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the sum of the weights of `loss_term`."""
+        return ops.sum(ops.cast(inputs["target_ids"] != PAD_ID, "float32"))
+
     def read(
         self, logits: tf.Tensor, mask: tf.Tensor, blank_bias: float = 0.0
     ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -183,6 +187,10 @@ class CTCOutput(PositionwiseOutput):
             logits, inputs["target_ids"], mask, model.label_smoothing, model.unfit
         )
         return model.token_nll, values, weights
+
+    def loss_count(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        mask = ctc_words.position_mask(inputs["source_ids"] != PAD_ID, self.upsample)
+        return ops.sum(ctc_words.weights(inputs["target_ids"], mask))
 
     def read(
         self, logits: tf.Tensor, mask: tf.Tensor, blank_bias: float = 0.0

@@ -23,7 +23,7 @@ from keras_vqem.training.guards import (
 from keras_vqem.training.interruption import Interrupted
 from keras_vqem.training.run import Run
 from keras_vqem.training.run_folder import RunFolder
-from keras_vqem.training.strategies import strategy_scope
+from keras_vqem.training.strategies import distribute_batches, strategy_scope
 from keras_vqem.training.training_state import (
     Position,
     average_weights,
@@ -46,6 +46,7 @@ __all__ = [
     "StopOnDivergence",
     "ValidationBLEU",
     "average_weights",
+    "distribute_batches",
     "first_of_each_shape",
     "good_checkpoints",
     "latest",

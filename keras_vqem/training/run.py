@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import os
+import tempfile
 import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from keras_vqem.training import multi_worker
 from keras_vqem.training.callbacks import MetricsLog, Progress
 from keras_vqem.training.checkpoints import (
     Checkpoints,
@@ -21,9 +23,10 @@ from keras_vqem.training.checkpoints import resume as resume_run
 from keras_vqem.training.data import Batches, fingerprint, first_of_each_shape
 from keras_vqem.training.guards import CodebookWatch, StopOnDivergence, memory_told
 from keras_vqem.training.interruption import Interrupted, Interruption
+from keras_vqem.training.numerics import numerics
 from keras_vqem.training.resumed_callbacks import ResumedCallbacks
 from keras_vqem.training.run_folder import RunFolder
-from keras_vqem.training.strategies import strategy_scope
+from keras_vqem.training.strategies import distribute_batches, strategy_scope
 from keras_vqem.training.training_state import Position, average_weights, save_model
 
 
@@ -31,16 +34,22 @@ class Run:
     """A training run: enter it, build data and model, call `fit`.
 
     Entering the `with` block sets up devices, then sets random seeds, then claims the
-    folder. It also opens the scope of the distribution strategy, until `fit`, so the
-    code that builds and compiles the model is the same with and without a strategy. If
-    the block fails before the first checkpoint, the folder is free for another run. No
-    other process can use the folder while the block lasts.
+    folder. Within the block the dtype policy of Keras is `precision`, and TF32 is off
+    (see `docs/decisions/0005-e-step.md`). Entering also opens the scope of the
+    distribution strategy, until `fit`, so the code that builds and compiles the model
+    is the same with and without a strategy. If the block fails before the first
+    checkpoint, the folder is free for another run. No other process can use the folder
+    while the block lasts.
 
     Args:
         path: Folder of the run; see `keras_vqem.training.RunFolder` for its files.
         seed: Seed of weights and noise.
-        strategy: Name of the distribution strategy: `"none"`, `"mirrored"` or
-            `"mirrored:N"`; see `keras_vqem.training.strategy_scope`.
+        strategy: Name of the distribution strategy: `"auto"`, `"none"`, `"mirrored"`,
+            `"mirrored:N"` or `"multi_worker"`; see
+            `keras_vqem.training.strategy_scope`.
+        precision: Dtype policy of the layers that are made in the block: `"float32"`,
+            `"mixed_bfloat16"` or `"mixed_float16"`. None leaves the global policy of
+            Keras as it is.
         resume: Whether to resume the run in the folder. If there is none, a new run
             starts.
         arguments: Dict of the settings of the run, written to `config.json`. A run can
@@ -48,7 +57,10 @@ class Run:
         may_differ: Names of settings that may change when a run is resumed.
 
     Attributes:
-        path: Folder of the run.
+        path: Folder of the run. With several workers only the chief writes there; the
+            others have a temporary folder.
+        is_chief: Whether this process writes the files of the run. It is False on the
+            workers other than the first.
         num_replicas: Number of replicas that share each batch.
 
     Example:
@@ -82,20 +94,33 @@ class Run:
         resume: bool = False,
         arguments: Mapping[str, Any] | None = None,
         may_differ: Iterable[str] = (),
+        precision: str | None = None,
     ):
+        worker = multi_worker.worker()[0] if strategy == "multi_worker" else 0
+        self.is_chief = worker == 0
+        if not self.is_chief:
+            self._temporary = tempfile.TemporaryDirectory(prefix=f"worker-{worker}-")
+            path = self._temporary.name
         self.folder = RunFolder(path)
         self.path = self.folder.path
         self.seed = seed
         self.strategy = strategy
         self.resume = resume
-        self.arguments = {**(arguments or {}), "seed": seed, "strategy": strategy}
+        self.arguments = {
+            **(arguments or {}),
+            "seed": seed,
+            "strategy": strategy,
+            "precision": precision,
+        }
         self.may_differ = may_differ
+        self.precision = precision
         self._lock, self._scope = contextlib.ExitStack(), contextlib.ExitStack()
+        self._settings = contextlib.ExitStack()
         self._saved = "model"
 
     def __enter__(self):
         # Devices come first, since TensorFlow sets them up only once.
-        strategy = strategy_scope(self.strategy)
+        strategy = self._strategy = strategy_scope(self.strategy)
         self.num_replicas = strategy.num_replicas_in_sync
         keras.utils.set_random_seed(self.seed)
         with contextlib.ExitStack() as lock:
@@ -105,6 +130,7 @@ class Run:
             )
             self._lock = lock.pop_all()
         self._scope.enter_context(strategy.scope())
+        self._settings.enter_context(numerics(self.precision))
         replicas = "1 replica"
         if self.num_replicas > 1:
             replicas = f"{self.num_replicas} replicas"
@@ -117,12 +143,14 @@ class Run:
 
     def __exit__(self, kind, error, trace):
         self._scope.close()
+        self._settings.close()
         with self._lock:
             if error is not None:
                 # If the disk is full, this must not hide the error.
                 with contextlib.suppress(OSError):
                     self._log_error(error)
                 self.folder.take_back()
+        multi_worker.explain(self._strategy, error)
 
     def _log_error(self, error):
         # Recipes show users one sentence; the rest is for whoever has to find out.
@@ -186,14 +214,19 @@ class Run:
                 raise ValueError(f"`{name}` must be at least 1, received {value}.")
         self._scope.close()
         folder, steps = self.folder, batches.steps_per_epoch
+        data = fingerprint(batches)
         folder.remember(
             "data",
-            fingerprint(batches),
+            data,
             "Restore the data that it was started with, or start a new run.",
+        )
+        multi_worker.check_agreement(
+            self._strategy, "batches", data, "Give all workers the same data and seed."
         )
         folder.log("batches\n" + batches.summary())
         print(batches.summary(), flush=True)
         first = resume_run(model, folder, steps) if self.resume else Position()
+        first = Position(*multi_worker.share_state(model, first))
         self._check_epochs(epochs, first)
         checkpoints = Checkpoints(
             folder.checkpoints,
@@ -207,17 +240,18 @@ class Run:
         compiling = None
         if model.jit_compile:
             compiling = first_of_each_shape(batches, first.epoch, first.batch)
-        callbacks = ResumedCallbacks(
-            [
-                StopOnDivergence(kept=self._kept),
-                *callbacks,
+        callbacks = [StopOnDivergence(kept=self._kept), *callbacks]
+        if self.is_chief:
+            callbacks += [
                 CodebookWatch(self.log),
                 *self._tensorboard(),
                 Progress(epochs, steps, log=folder.log, compiling=compiling),
                 MetricsLog(folder, first.seconds),
                 checkpoints,
                 interruption,
-            ],
+            ]
+        callbacks = ResumedCallbacks(
+            callbacks,
             first.batch,
             model=model,
             epochs=epochs,
@@ -225,15 +259,22 @@ class Run:
         )
         # An epoch whose validation alone is missing needs none of its batches.
         begun = first.batch % steps
-        dataset = batches.dataset(first.epoch + first.batch // steps, begun)
+        dataset = batches.dataset(first.epoch + first.batch // steps, begun).apply(
+            tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+        )
+        if validation_data is not None:
+            validation_data = distribute_batches(validation_data, self._strategy)
         settings = {
             name: getattr(batches, name)
             for name in ("tokens_per_batch", "batch_size")
             if hasattr(batches, name)
         }
-        with interruption, memory_told(settings, lambda: checkpoints.place):
+        with contextlib.ExitStack() as stack:
+            if self.is_chief:  # Another worker has nothing to save.
+                stack.enter_context(interruption)
+            stack.enter_context(memory_told(settings, lambda: checkpoints.place))
             history = model.fit(
-                dataset,
+                distribute_batches(dataset, self._strategy),
                 steps_per_epoch=steps,
                 initial_epoch=first.epoch,
                 epochs=epochs,
@@ -267,6 +308,17 @@ class Run:
         return f"The last good weights are in {path}."
 
     def _save(self, model, average, keep_best):
+        if self.is_chief:
+            self._take_best(model, average, keep_best)
+        multi_worker.share_state(model)
+        if not self.is_chief:
+            return
+        path = self.path / "model.keras"
+        save_model(model, path)
+        self.log(f"saved {path}: {self._saved}")
+
+    def _take_best(self, model, average, keep_best):
+        """Gives the model the weights to save: the best epoch's, or a mean."""
         good = good_checkpoints(self.folder.checkpoints)
         best = keep_best and self.folder.best_epoch(keep_best)
         chosen = [path for path in good if path.name == checkpoint_name(best or 0)]
@@ -278,9 +330,6 @@ class Run:
             if len(chosen) > 1:
                 self._saved = f"the mean of the last {len(chosen)} checkpoints"
         average_weights(model, chosen)
-        path = self.path / "model.keras"
-        save_model(model, path)
-        self.log(f"saved {path}: {self._saved}")
 
     def report(self, measured: Mapping[str, float]) -> None:
         """Prints and logs measurements of the saved model.

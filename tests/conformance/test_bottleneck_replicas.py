@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_vqem import layers, micro_batches
 from tests.conformance.bottleneck_cases import (
     CASES,
     DISCRETE,
@@ -85,6 +86,42 @@ def test_two_replicas_equal_one(strategy, name, given, rng):
     assert metric_results(double) == pytest.approx(metric_results(single), rel=1e-6)
 
 
+def test_parts_of_a_batch_on_two_replicas(strategy, rng):
+    # Codes get places in the first part, and dead ones later on.
+    settings = {"decay": 0.5, "dead_code_threshold": 0.3, "seed": 1}
+    single = layers.VQEMBottleneck(8, **settings)
+    with strategy.scope():
+        double = layers.VQEMBottleneck(8, **settings)
+        double.build((None, None, 4))
+
+    def in_parts(layer, parts):
+        sums = {}
+        for number, part in enumerate(parts):
+            with micro_batches.part(number, len(parts), sums):
+                layer(part, training=True)
+
+    @tf.function
+    def step(*parts):
+        strategy.run(lambda *parts: in_parts(double, parts), args=parts)
+
+    for _ in range(3):
+        shares = rng.normal(size=(3, 2, 4, 3, 4)).astype("float32")
+        in_parts(single, shares.reshape(3, 8, 3, 4))
+        step(
+            *(
+                strategy.experimental_distribute_values_from_function(
+                    lambda context, part=part: tf.constant(
+                        part[context.replica_id_in_sync_group]
+                    )
+                )
+                for part in shares
+            )
+        )
+        for copy in per_replica_weights(strategy, double):
+            for got, want in zip(copy, single.weights, strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", [n for n in EMA if n.startswith("soft")])
 def test_soft_em_is_one_step_on_the_codes_it_drew(strategy, name, rng):
     # Draws differ between one replica and two, so take theirs, and do the M step of
@@ -153,6 +190,32 @@ def test_fit_on_two_replicas_equals_one(strategy, name, rng):
         np.testing.assert_allclose(runs[0][key], runs[1][key], rtol=1e-4, err_msg=key)
     for a, b in zip(single.get_weights(), double.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("initializer", ["data", "normal"])
+def test_replicas_exchange_little_once_codes_have_places(strategy, initializer, rng):
+    with strategy.scope():
+        layer = layers.VQEMBottleneck(64, initializer=initializer)
+        layer.build((None, 8))
+
+    @tf.function
+    def step(x):
+        def on_replica(x):
+            layer(x, training=True)
+            return sum(layer.losses)
+
+        return strategy.run(on_replica, args=(x,))
+
+    x = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(rng.normal(size=(50, 8)), "float32")
+    )
+    graph = step.get_concrete_function(x).graph
+    sums = [op for op in graph.get_operations() if op.type == "CollectiveReduceV2"]
+    # Per replica: numbers of vectors; counts and sums of all codes as one; and for
+    # seeding the vectors of codes without a place, whose number is not fixed.
+    assert len(sums) == 2 * (3 if initializer == "data" else 2)
+    large = [op for op in sums if (op.inputs[0].shape.num_elements() or 0) >= 64 * 8]
+    assert len(large) == 2
 
 
 def test_keras_own_generator_would_repeat_itself(strategy):

@@ -155,15 +155,48 @@ def test_a_step_of_fit_compiled_by_xla(name, rng):
             np.testing.assert_allclose(values, histories[1][key], rtol=1e-4)
 
 
+@pytest.mark.slow
+def test_parts_of_a_batch_compiled_by_xla(rng):
+    settings = CASES["LatentNMT"].without_noise
+    inputs = CASES["LatentNMT"].arguments(rng)["inputs"]
+    whole, parts = (
+        fit_a_step(make_model("LatentNMT", **settings), inputs, **compiled)
+        for compiled in ({}, {"jit_compile": True, "accumulation_steps": 3})
+    )
+    for key, values in whole.items():
+        np.testing.assert_allclose(values, parts[key], rtol=1e-4, err_msg=key)
+
+
 # Those that draw noise cannot be compared: ImageVAE, the bottleneck of which is tried
 # in test_bottleneck_replicas.
 @pytest.mark.parametrize("name", checks.slow_but(("GridTransformer",), EXACT))
-def test_two_replicas_train_as_one(name, strategy, rng):
-    checks.assert_two_train_as_one(
-        strategy,
-        lambda: make_model(name, **CASES[name].without_noise),
-        CASES[name].arguments(rng)["inputs"],
-    )
+def test_two_replicas_and_parts_train_as_one(name, strategy, rng):
+    # Shares and parts are uneven: batches have 5 and 3 rows.
+    def trained(strategy=None, **settings):
+        return checks.trained(
+            lambda: make_model(name, **CASES[name].without_noise),
+            CASES[name].arguments(np.random.default_rng(0))["inputs"],
+            strategy,
+            **settings,
+        )
+
+    one = trained()
+    checks.assert_trained_alike(one, trained(strategy))
+    checks.assert_trained_alike(one, trained(accumulation_steps=3))
+    both = trained(strategy, rows=8, accumulation_steps=3)
+    checks.assert_trained_alike(trained(rows=8), both)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_counts_are_the_sums_of_weights(name, rng):
+    inputs = CASES[name].arguments(rng)["inputs"]
+    model = make_model(name)
+    extra = {"Transformer": "consistency_weight", "CTCTranslator": "middle_weight"}
+    model.compile(**{extra[name]: 0.5} if name in extra else {})
+    terms = list(model._loss_terms(inputs, model(inputs, training=True)))
+    *counts, added = (float(count) for count in model._loss_counts(inputs))
+    assert counts == [float(np.sum(weights)) for *_, weights in terms]
+    assert added > 0
 
 
 @pytest.mark.parametrize("name", TASKS)

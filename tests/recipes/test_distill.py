@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import tensorflow as tf
 
 from keras_vqem.models.loading import load_translator
 from keras_vqem.text import TranslationData
@@ -118,3 +119,55 @@ def test_back_translation_adds_pairs(main, tiny, tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit):
         main([*command, *back, "--sources", str(lines), "--output", str(output / "x")])
     assert "two directions" in capsys.readouterr().err
+
+
+def test_devices_and_workers_share_the_lines(main, monkeypatch):
+    started = []
+
+    class Process:
+        def __init__(self, command, env):
+            started.append((*command[-4:], env["CUDA_VISIBLE_DEVICES"]))
+
+        def wait(self):
+            return 0
+
+    names = main.__wrapped__.__globals__
+    shares = names["translate_shards"]
+    monkeypatch.setattr(names["subprocess"], "Popen", Process)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert not shares([], "none") and not shares([], "auto") and not started
+    assert shares(["--data", "a"], "mirrored:2")
+    flags = ("--strategy", "none", "--shard")
+    assert started == [(*flags, "1/2", "0"), (*flags, "2/2", "1")]
+
+    # Two machines of two GPUs each, the second and third of which are ours.
+    devices = {"GPU": ["0", "1"], "CPU": ["0"]}
+    monkeypatch.setattr(tf.config, "list_physical_devices", devices.get)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    cluster = {"worker": ["a:1", "b:1"]}
+    config = {"cluster": cluster, "task": {"type": "worker", "index": 1}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    started.clear()
+    assert shares([], "multi_worker")
+    assert started == [(*flags, "3/4", "2"), (*flags, "4/4", "3")]
+    monkeypatch.setattr(Process, "wait", lambda self: 2)
+    with pytest.raises(RuntimeError, match=r"Shards \[1, 2\] of 2 failed.*again"):
+        shares([], "auto")
+
+
+@pytest.mark.slow
+def test_processes_write_what_one_would(main, tiny, tmp_path, capfd):
+    command = ["--data", tiny.data.folder, "--model", tiny.teacher, "--batch-size", "4"]
+    command = [*map(str, command), "--num-beams", "2"]
+    main([*command, "--output", str(tmp_path / "one"), "--strategy", "none"])
+    main([*command, "--output", str(tmp_path / "two"), "--strategy", "mirrored:2"])
+    assert "40 training pairs" in capfd.readouterr().out
+    shards = sorted(path.name for path in (tmp_path / "two" / "shards").iterdir())
+    assert shards == [f"{i}-of-2.{end}" for i in (1, 2) for end in ("json", "txt")]
+    one, two = (TranslationData(tmp_path / name) for name in ("one", "two"))
+    assert two.corpus("train").sources == one.corpus("train").sources
+    # Batched differently, an untrained model may break ties in another way.
+    same = zip(two.corpus("train").targets, one.corpus("train").targets, strict=True)
+    assert sum(a == b for a, b in same) >= 36
+    with pytest.raises(SystemExit):
+        main([*command, "--output", "x", "--strategy", "mirrored:2", "--shard", "1/2"])

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -351,3 +353,23 @@ def test_the_wrong_model_is_named(run, data, prior, capsys):
         run("evaluate_images", *data, "--model", prior)
     found = capsys.readouterr().err
     assert "holds a model of class GridTransformer, and " in found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("replicas", [3, 9])
+def test_replicas_need_not_divide_a_batch(recipe, data, tmp_path, replicas):
+    """In a process of its own, as TensorFlow sets up devices only once."""
+    script = recipe("train_image_autoencoder").__file__
+    options = [*BRIEF, *NETWORK, *CODES, "--run", tmp_path / "run"]
+    command = [sys.executable, script, *data, *options]
+    command += ["--strategy", f"mirrored:{replicas}"]
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, timeout=600
+    )
+    if replicas > 8:
+        assert done.returncode == 2
+        assert "batch of 8 rows cannot be divided among 9 replicas" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+    found = metrics(tmp_path / "run")
+    assert found[1]["loss"] < found[0]["loss"]

@@ -217,14 +217,19 @@ def test_other_data_do_not_continue_a_run(runs, tiny, recipe, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_run_on_two_replicas(tiny, recipe, tmp_path):
+def test_a_run_on_three_replicas_goes_on_on_one(tiny, recipe, tmp_path):
     """In a process of its own: TensorFlow's collectives do not like two strategies."""
     run, script = tmp_path / "run", recipe("train_transformer").__file__
     arguments = ["--data", tiny.data.folder, *SMALL, "--run", run, "--epochs", "2"]
-    command = [sys.executable, script, *arguments, "--strategy", "mirrored:2"]
+    arguments += ["--precision", "mixed_bfloat16", "--accumulation-steps", "2"]
+    command = [sys.executable, script, *arguments, "--strategy", "mirrored:3"]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
     found = metrics(run)
     assert found[1]["loss"] < found[0]["loss"]
+    shutil.rmtree(run / "checkpoints")  # It trains again from the start.
+    recipe("train_transformer").main([*map(str, arguments), "--resume"])
+    again = metrics(run)
+    assert len(again) == 2 and again[1]["loss"] < again[0]["loss"]
     model = keras.saving.load_model(run / "model.keras", compile=False)
     assert len(model.translate(["five", "ten past two"])) == 2
 

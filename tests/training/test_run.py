@@ -70,7 +70,8 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, capsys):
 def test_a_run_is_what_it_was_started_as(tmp_path):
     train(tmp_path, epochs=1, arguments={"hidden_dim": 8, "average": 2})
     config = json.loads((tmp_path / "config.json").read_text())
-    expected = {"hidden_dim": 8, "average": 2, "seed": 3, "strategy": "none"}
+    expected = {"hidden_dim": 8, "average": 2, "seed": 3}
+    expected |= {"strategy": "none", "precision": None}
     assert config["arguments"] == expected
     options = {"resume": True, "may_differ": ["average"]}
     with pytest.raises(ValueError, match="hidden_dim: the run has 8, received 9"):
@@ -298,3 +299,28 @@ def test_one_process_at_a_time(tmp_path):
             Run(tmp_path, seed=3, resume=True).__enter__()
     with Run(tmp_path, seed=3, resume=True):
         pass
+
+
+def test_numbers_are_as_precise_as_asked_for_within_the_block(tmp_path):
+    short = tf.config.experimental.tensor_float_32_execution_enabled
+    assert short()
+    with Run(tmp_path / "a", precision="mixed_bfloat16"):
+        assert keras.layers.Dense(1).compute_dtype == "bfloat16"
+        # Distances between vectors are float32 and stay so on a GPU.
+        assert not short()
+    with pytest.raises(Stopped), Run(tmp_path / "b"):
+        assert keras.config.dtype_policy().name == "float32" and not short()
+        raise Stopped
+    with pytest.raises(FileExistsError), Run(tmp_path / "a", precision="mixed_float16"):
+        pass
+    assert keras.config.dtype_policy().name == "float32" and short()
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_a_run_in_half_precision_is_resumed(tmp_path, precision):
+    train(tmp_path, epochs=1, precision=precision)
+    with pytest.raises(ValueError, match="precision: the run has 'mixed"):
+        train(tmp_path, resume=True)
+    model, history = train(tmp_path, resume=True, precision=precision)
+    assert model.compute_dtype == precision[6:]
+    assert np.isfinite(history.history["loss"]).all() and history.epoch == [1, 2]

@@ -99,14 +99,16 @@ class Bottleneck(keras.layers.Layer):
         """Reshapes rows [N, ...] to the leading shape of `inputs` and then `tail`."""
         return ops.reshape(rows, (*ops.shape(inputs)[:-1], *tail))
 
-    def _mean_over_rows(self, values, keep):
+    def _mean_over_rows(self, values, keep, count=None):
         """Returns the mean of values [N] over the kept rows of all replicas.
 
+        `count` is the number of these rows, if it is known already.
         The factor `num_replicas` makes up for Keras, which averages the terms of
         `add_loss` over replicas. The result is exact even if replicas hold different
         numbers of unmasked rows.
         """
-        count = replicas.sum_over_replicas(ops.sum(keep))
+        if count is None:
+            count = replicas.sum_over_replicas(ops.sum(keep))
         scale = replicas.num_replicas() / ops.maximum(count, 1.0)
         return ops.sum(values * keep) * scale
 

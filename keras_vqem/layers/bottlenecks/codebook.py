@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from keras_vqem import replicas
+from keras_vqem import micro_batches, replicas
 from keras_vqem.layers.bottlenecks import segments
 
 # Lower bound of the counts of codes with a vector: 0 marks codes without one.
@@ -93,15 +93,19 @@ class EMACodebook(keras.layers.Layer):
         """Returns the codebooks `[C, K, d]` and their counts `[C, K]`."""
         return ops.convert_to_tensor(self.vectors), ops.convert_to_tensor(self.counts)
 
-    def seed(self, pieces: tf.Tensor, keep: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def seed(
+        self, pieces: tf.Tensor, keep: tf.Tensor, per_replica: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Gives new vectors to codes that have none and to dead codes.
 
-        The result is not stored: pass it to `update`.
+        The result is not stored, unless the batch has further parts: pass it to
+        `update`.
 
         Args:
             pieces: Pieces of vectors, `[C, M, d]`.
             keep: Floats `[C, M]`, 1 for pieces that may be used and 0 for others. All
                 rows must be equal.
+            per_replica: Number of pieces of each replica that may be used, `[R]`.
 
         Returns:
             The codebooks `[C, K, d]` and their counts `[C, K]`.
@@ -117,25 +121,36 @@ class EMACodebook(keras.layers.Layer):
         )
 
         def place():
-            found, given = self._find_places(pieces, keep, needy, offset)
+            given, row, here = self._find_places(keep, needy, offset, per_replica)
+            # A replica may have no pieces at all: a row of zeros keeps `row` in range.
+            padded = ops.pad(pieces, [[0, 0], [0, 1], [0, 0]])
             newborn = ops.maximum(average, SMALLEST_COUNT)
             return (
-                ops.where(given[..., None], found, vectors),
+                _put(vectors, padded, given, row, here),
                 ops.where(given, newborn, counts),
             )
 
         # Most steps have no code to place. Several replicas still do the work, because
-        # a collective must not be inside a cond.
+        # a collective must not be inside a cond; but then it is on an empty tensor.
         if replicas.num_replicas() > 1:
-            return place()
-        return ops.cond(ops.any(needy), place, lambda: (vectors, counts))
+            vectors, counts = place()
+        else:
+            vectors, counts = ops.cond(ops.any(needy), place, lambda: (vectors, counts))
+        if micro_batches.num_parts() > 1:
+            # The parts of a batch must agree on where a code is.
+            self.vectors.assign(vectors)
+            self.counts.assign(counts)
+        return vectors, counts
 
-    def _find_places(self, pieces, keep, needy, offset):
-        """Returns pieces [C, K, d] for needy codes, and which codes got one, [C, K]."""
+    def _find_places(self, keep, needy, offset, per_replica):
+        """Chooses pieces for needy codes.
+
+        Returns three tensors [C, K]: which codes get a piece, the row of the piece on
+        this replica, and whether this replica holds it.
+        """
         # Number the usable pieces of all replicas consecutively. The r-th needy code
         # gets the piece at the fraction r / (number of needy codes), plus a random
         # offset.
-        per_replica = replicas.gather_scalars(ops.sum(keep[0]))
         total = ops.sum(per_replica)
         needs = ops.cast(needy, "float32")
         rank = ops.cumsum(needs, axis=-1) - 1.0
@@ -143,19 +158,12 @@ class EMACodebook(keras.layers.Layer):
         place = ops.floor((rank + offset) * ops.maximum(total / number, 1.0))
         given = needy & (place < total)
 
-        # This replica contributes the chosen pieces that it holds.
         me = replicas.replica_id()
         local = place - (ops.cumsum(per_replica) - per_replica)[me]
         here = given & (local >= 0) & (local < per_replica[me])
         row = ops.searchsorted(ops.cumsum(keep[0]), ops.reshape(local + 1.0, (-1,)))
         row = ops.reshape(ops.cast(row, "int32"), ops.shape(local))
-        row = ops.clip(row, 0, ops.shape(pieces)[1])
-        # A replica may have no pieces at all: a row of zeros keeps `take` in range.
-        pieces = ops.pad(pieces, [[0, 0], [0, 1], [0, 0]])
-        found = segments.per_codebook(lambda p, r: ops.take(p, r, axis=0), pieces, row)
-        if replicas.num_replicas() > 1:
-            found = replicas.sum_over_replicas(ops.where(here[..., None], found, 0.0))
-        return found, given
+        return given, ops.clip(row, 0, ops.shape(keep)[1]), here
 
     def update(
         self,
@@ -165,7 +173,7 @@ class EMACodebook(keras.layers.Layer):
         samples: tf.Tensor,
         batch_counts: tf.Tensor,
     ) -> None:
-        """Runs the M step and stores the result.
+        """Runs the M step and stores the result, in the last part of a batch.
 
         Args:
             vectors: Codebooks `[C, K, d]` from `seed`.
@@ -177,7 +185,10 @@ class EMACodebook(keras.layers.Layer):
         sums = segments.per_codebook(
             lambda p, s: segments.sum_by_code(p, s, self.num_codes), pieces, samples
         )
-        new, sums = replicas.sum_over_replicas([batch_counts, sums])
+        statistics = micro_batches.sum_over_parts(self, [batch_counts, sums])
+        if statistics is None:
+            return
+        new, sums = replicas.sum_over_replicas(statistics)
         old = self.decay * counts
         total = ops.maximum(old + (1.0 - self.decay) * new, SMALLEST_COUNT)
         used = new > 0
@@ -185,3 +196,19 @@ class EMACodebook(keras.layers.Layer):
         learn = ops.where(used, (1.0 - self.decay) / total, 0.0)[..., None]
         self.vectors.assign(keep * vectors + learn * sums)
         self.counts.assign(ops.where(counts > 0, total, 0.0))
+
+
+def _put(vectors, pieces, given, row, here):
+    """Replaces the vectors [C, K, d] of given codes by pieces [C, M, d] at `row`."""
+    if replicas.num_replicas() == 1:
+        # Static shapes, as XLA needs them.
+        found = segments.per_codebook(lambda p, r: ops.take(p, r, axis=0), pieces, row)
+        return ops.where(given[..., None], found, vectors)
+    # All replicas agree on the codes, so they sum the vectors of these codes only.
+    places = ops.cast(tf.where(given), "int32")
+    rows = ops.stack([places[:, 0], tf.gather_nd(row, places)], axis=1)
+    found = tf.gather_nd(pieces, rows)
+    found = ops.where(tf.gather_nd(here, places)[:, None], found, 0.0)
+    # A row more, since not every implementation of collectives takes empty tensors.
+    found = replicas.sum_over_replicas(ops.pad(found, [[0, 1], [0, 0]]))
+    return tf.tensor_scatter_nd_update(vectors, places, found[:-1])

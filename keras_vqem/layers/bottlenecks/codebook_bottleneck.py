@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras import ops
 from numpy.typing import ArrayLike
 
+from keras_vqem import replicas
 from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks import groupings, posterior, prior, segments
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
@@ -47,16 +48,17 @@ class CodebookBottleneck(DiscreteBottleneck):
             )
         self.commitment_weight = commitment_weight
 
-    def _begin_step(self, pieces, keep, learning):
+    def _begin_step(self, pieces, keep, per_replica, learning):
         """Returns the codebooks [C, K, d] of this step, and their counts [C, K].
 
         Codes with a count of 0 are never chosen.
         """
         return self._read_codebook()
 
-    def _loss(self, pieces, quantized, keep):
+    def _loss(self, pieces, quantized, keep, total):
+        """Returns the loss of this replica; `total` pieces are kept on all of them."""
         return self.commitment_weight * self._distance(
-            pieces, ops.stop_gradient(quantized), keep
+            pieces, ops.stop_gradient(quantized), keep, total
         )
 
     def _end_step(self, vectors, counts, pieces, samples, batch_counts):
@@ -82,11 +84,14 @@ class CodebookBottleneck(DiscreteBottleneck):
         still = ops.stop_gradient(pieces)
         learning = bool(training) and self.trainable
 
-        vectors, counts = self._begin_step(still, keep, learning)
+        # The one exchange between replicas that both seeding and loss need.
+        per_replica = replicas.gather_scalars(ops.sum(keep[0]))
+        vectors, counts = self._begin_step(still, keep, per_replica, learning)
         num_samples = self.num_samples if training else None
         codes, samples = self._assign(still, vectors, counts, num_samples, prior_logits)
         quantized = self._look_up(vectors, samples)
-        self.add_loss(self._loss(pieces, quantized, keep))
+        total = self.groups.num_codebooks * ops.sum(per_replica)
+        self.add_loss(self._loss(pieces, quantized, keep, total))
         # If `training` is None, as in an exported graph, no state changes.
         if training is not None:
             kept = kept_only(samples, keep)
@@ -162,10 +167,10 @@ class CodebookBottleneck(DiscreteBottleneck):
         """Returns the mean vector [C, M, d] of the codes in `samples` [C, M, m]."""
         return segments.per_codebook(segments.mean_of_rows, vectors, samples)
 
-    def _distance(self, pieces, others, keep):
+    def _distance(self, pieces, others, keep, total):
         """Returns the mean squared difference over kept pieces and their d numbers."""
         return self._mean_over_rows(
-            ops.mean(ops.square(pieces - others), axis=-1), keep
+            ops.mean(ops.square(pieces - others), axis=-1), keep, total
         )
 
     def encode(

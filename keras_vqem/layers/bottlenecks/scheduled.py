@@ -8,6 +8,8 @@ import tensorflow as tf
 from keras import ops
 from keras.optimizers.schedules import LearningRateSchedule
 
+from keras_vqem import micro_batches
+
 
 class Scheduled:
     """A constant, or a `keras.optimizers.schedules` schedule with its own step counter.
@@ -78,8 +80,8 @@ class Scheduled:
         return value if self._above is None else ops.maximum(value, self._above + 1e-6)
 
     def step(self) -> None:
-        """Counts one training step."""
-        if self._steps is not None:
+        """Counts one training step, in the last part of its batch."""
+        if self._steps is not None and micro_batches.is_last():
             self._steps.assign(self._steps + 1)
 
     def serialize(self) -> float | dict[str, Any]:

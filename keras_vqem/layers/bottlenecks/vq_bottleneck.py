@@ -97,9 +97,9 @@ class VQBottleneck(CodebookBottleneck):
         counts = ops.ones((self.groups.num_codebooks, self.num_codes))
         return ops.convert_to_tensor(self.codebook), counts
 
-    def _loss(self, pieces, quantized, keep):
-        to_codebook = self._distance(ops.stop_gradient(pieces), quantized, keep)
-        return to_codebook + super()._loss(pieces, quantized, keep)
+    def _loss(self, pieces, quantized, keep, total):
+        to_codebook = self._distance(ops.stop_gradient(pieces), quantized, keep, total)
+        return to_codebook + super()._loss(pieces, quantized, keep, total)
 
     def get_config(self) -> dict[str, Any]:
         initializer = keras.initializers.serialize(self.initializer)

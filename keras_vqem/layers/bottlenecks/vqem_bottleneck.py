@@ -223,8 +223,10 @@ class VQEMBottleneck(CodebookBottleneck):
     def _read_codebook(self):
         return self.ema.read()
 
-    def _begin_step(self, pieces, keep, learning):
-        return self.ema.seed(pieces, keep) if learning else self.ema.read()
+    def _begin_step(self, pieces, keep, per_replica, learning):
+        if not learning:
+            return self.ema.read()
+        return self.ema.seed(pieces, keep, per_replica)
 
     def _end_step(self, vectors, counts, pieces, samples, batch_counts):
         self.ema.update(vectors, counts, pieces, samples, batch_counts)

@@ -18,7 +18,8 @@ def seeded(layer, x, **call):
         layer.build(x.shape)
     pieces = layer.groups.split(x.reshape(-1, x.shape[-1]))
     keep = np.ones(len(pieces[0]), "float32") if not call else call["keep"]
-    state = layer.ema.seed(pieces, layer.groups.split_rows(tf.constant(keep)))
+    keep = layer.groups.split_rows(tf.constant(keep))
+    state = layer.ema.seed(pieces, keep, tf.reduce_sum(keep[0])[None])
     return [np.asarray(x) for x in state]
 
 

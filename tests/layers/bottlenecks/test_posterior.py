@@ -168,3 +168,23 @@ def test_segments_against_one_hot(dim, samples, jit, rng):
     np.testing.assert_allclose(total(), kept.T @ rows, atol=1e-5)
     count = compiled(lambda: segments.count_by_code(tf.constant(dropped), 7))
     np.testing.assert_allclose(count(), kept.sum(0), atol=1e-5)
+
+
+def test_the_short_products_of_gpus_would_swap_near_codes(rng):
+    # Why a Run turns TF32 off: 10 bits after the point, here rounded by hand.
+    def short(x):
+        bits = x.astype("float32").view("int32")
+        return ((bits + 0x1000) & ~0x1FFF).view("float32")
+
+    x = rng.normal(size=(2000, 16)).astype("float32")
+    codebook = (x[:200] + 0.02 * rng.normal(size=(200, 16))).astype("float32")
+    codebook = np.concatenate([codebook, codebook + 0.002 * rng.normal(size=(200, 16))])
+    exact = np.sum((x[:, None].astype("float64") - codebook) ** 2, axis=-1).argmin(1)
+    usable = np.ones(400, bool)
+
+    def codes(round_):
+        rows, table = (tf.constant(round_(a), "float32") for a in (x, codebook))
+        return posterior.assign(rows, table, usable)[0].numpy()
+
+    assert np.mean(codes(lambda a: a) != exact) < 0.001
+    assert np.mean(codes(short) != exact) > 0.01
