@@ -49,7 +49,9 @@ class Autoencoder(keras.Model):
     def call(self, inputs, training=None):
         x = self.dropout(self.encoder(inputs["rows"]), training=training)
         x = self.decoder(self.bottleneck(x, training=training)["quantized"])
-        error = keras.ops.mean((x - inputs["rows"]) ** 2)
+        # In float32, as the loss of the bottleneck is.
+        error = keras.ops.cast(x - inputs["rows"], "float32")
+        error = keras.ops.mean(error**2)
         self.error.update_state(error)
         self.add_loss(error)
         return x
