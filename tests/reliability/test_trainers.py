@@ -97,7 +97,7 @@ def test_divergence(folder, tmp_path, happened):
     )
     assert status == 2 and "train_transformer.py: error: Training diverged" in printed
     assert not list(run.rglob("epoch*")) and not (run / "model.keras").exists()
-    told = printed.partition("error: ")[2].partition(" (")[0]
+    told = printed.partition("transformer.py: error: ")[2].partition(" (")[0]
     path = tmp_path / "nan.keras"
     model = keras.saving.load_model(folder / "train_transformer" / "model.keras")
     model.weights[0].assign(np.full(model.weights[0].shape, np.nan))
