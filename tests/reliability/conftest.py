@@ -17,9 +17,9 @@ import keras_vqem
 PAGE = """\
 # Reliability
 
-Every fault that `make soak` tries, and what happened. It wrote the table on {date},
-with keras_vqem {version}, Keras {keras} and TensorFlow {tensorflow} on Linux; the code
-is in `tests/reliability`. "The same bits" means that weights, optimizer, seeds and
+Every fault that `make soak` tries, and what happened on {date}, with
+keras_vqem {version}, Keras {keras} and TensorFlow {tensorflow} on Linux. The code is
+in `tests/reliability`. "The same bits" means that weights, optimizer, seeds and
 logged metrics are equal, bit for bit, to those of a run that nothing happened to.
 
 | Fault | How it was tried | What happened |
