@@ -35,6 +35,16 @@ def fit_a_step(model, inputs, **settings):
     return model.fit(inputs, batch_size=8, verbose=0).history
 
 
+def train_without_noise(name, strategy=None, **settings):
+    # Shares and parts are uneven: batches have 5 and 3 rows unless told otherwise.
+    return checks.trained(
+        lambda: make_model(name, **CASES[name].without_noise),
+        CASES[name].arguments(np.random.default_rng(0))["inputs"],
+        strategy,
+        **settings,
+    )
+
+
 def test_every_public_model_is_in_the_table():
     public = [getattr(models, name) for name in models.__all__]
     assert {type(case.make()) for case in CASES.values()} == {
@@ -170,21 +180,18 @@ def test_parts_of_a_batch_compiled_by_xla(rng):
 # Those that draw noise cannot be compared: ImageVAE, the bottleneck of which is tried
 # in test_bottleneck_replicas.
 @pytest.mark.parametrize("name", checks.slow_but(("GridTransformer",), EXACT))
-def test_two_replicas_and_parts_train_as_one(name, strategy, rng):
-    # Shares and parts are uneven: batches have 5 and 3 rows.
-    def trained(strategy=None, **settings):
-        return checks.trained(
-            lambda: make_model(name, **CASES[name].without_noise),
-            CASES[name].arguments(np.random.default_rng(0))["inputs"],
-            strategy,
-            **settings,
-        )
+def test_two_replicas_train_as_one(name, strategy):
+    one, two = (train_without_noise(name, scope) for scope in (None, strategy))
+    checks.assert_trained_alike(one, two)
 
-    one = trained()
-    checks.assert_trained_alike(one, trained(strategy))
-    checks.assert_trained_alike(one, trained(accumulation_steps=3))
-    both = trained(strategy, rows=8, accumulation_steps=3)
-    checks.assert_trained_alike(trained(rows=8), both)
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXACT)
+def test_parts_of_a_batch_train_as_the_whole(name, strategy):
+    parts = train_without_noise(name, accumulation_steps=3)
+    checks.assert_trained_alike(train_without_noise(name), parts)
+    both = train_without_noise(name, strategy, rows=8, accumulation_steps=3)
+    checks.assert_trained_alike(train_without_noise(name, rows=8), both)
 
 
 @pytest.mark.parametrize("name", TASKS)
