@@ -9,13 +9,8 @@ the sum of the parts.
 
 from pathlib import Path
 
-from arguments import (
-    add_image_data_arguments,
-    add_number,
-    image_data,
-    make_parser,
-    user_errors,
-)
+from arguments import add_number, make_parser, user_errors
+from image_arguments import add_image_data_arguments, image_data
 
 
 def parts(model, images):

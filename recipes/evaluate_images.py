@@ -13,14 +13,8 @@ importance-weighted bound, for an ImageTransformer its exact bits.
 import dataclasses
 from pathlib import Path
 
-from arguments import (
-    add_image_model_arguments,
-    add_number,
-    image_data,
-    make_parser,
-    positive,
-    user_errors,
-)
+from arguments import add_number, make_parser, positive, user_errors
+from image_arguments import add_image_model_arguments, image_data
 
 
 def evaluate_codes(options, model, train, images):

@@ -11,13 +11,8 @@ completions of the lower halves).
 
 from pathlib import Path
 
-from arguments import (
-    add_image_model_arguments,
-    add_number,
-    image_data,
-    make_parser,
-    user_errors,
-)
+from arguments import add_number, make_parser, user_errors
+from image_arguments import add_image_model_arguments, image_data
 
 
 def reconstructions(model, images, columns):

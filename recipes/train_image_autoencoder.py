@@ -16,15 +16,14 @@ the codes:
 from arguments import (
     adam,
     add_em_arguments,
-    add_image_run_arguments,
     add_number,
     em_bottleneck,
     fit_options,
-    image_data,
     make_parser,
     run_options,
     user_errors,
 )
+from image_arguments import add_image_run_arguments, image_data
 
 CODES, SLOTS = 256, 10
 WARMUP_STEPS = 200  # If the run is long enough.

@@ -15,15 +15,14 @@ import hashlib
 
 from arguments import (
     adam,
-    add_image_run_arguments,
     add_sizes,
     fit_options,
-    image_data,
     make_parser,
     run_options,
     sizes,
     user_errors,
 )
+from image_arguments import add_image_run_arguments, image_data
 
 WARMUP_STEPS = 500  # If the run is long enough.
 START = 10_000  # Number of examples whose code frequencies the prior starts from.

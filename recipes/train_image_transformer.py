@@ -9,15 +9,14 @@ values. The run folder has the files that train_transformer.py lists.
 
 from arguments import (
     adam,
-    add_image_run_arguments,
     add_sizes,
     fit_options,
-    image_data,
     make_parser,
     run_options,
     sizes,
     user_errors,
 )
+from image_arguments import add_image_run_arguments, image_data
 
 WARMUP_STEPS = 500  # If the run is long enough.
 

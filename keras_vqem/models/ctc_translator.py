@@ -18,8 +18,9 @@ from keras_vqem.layers.ctc_loss import time_first
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import ctc_words
 from keras_vqem.models.choices import best_first, number_of_choices
+from keras_vqem.models.generation import with_generation_config
 from keras_vqem.models.transformer import Transformer
-from keras_vqem.models.translator import Translator, with_generation_config
+from keras_vqem.models.translator import Translator
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")

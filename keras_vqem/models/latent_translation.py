@@ -10,8 +10,9 @@ from keras_vqem.ids import PAD_ID
 from keras_vqem.models import code_sequences, latent_training
 from keras_vqem.models import translation_endpoints as endpoints
 from keras_vqem.models.choices import best_first, number_of_choices
+from keras_vqem.models.generation import with_generation_config
 from keras_vqem.models.transformer import Transformer
-from keras_vqem.models.translator import Translator, with_generation_config
+from keras_vqem.models.translator import Translator
 
 
 class LatentTranslation(Translator):

@@ -12,11 +12,9 @@ from keras_vqem.ids import EOS_ID, PAD_ID
 from keras_vqem.layers import TransformerDecoder
 from keras_vqem.models import stepwise
 from keras_vqem.models.choices import best_first, number_of_choices
+from keras_vqem.models.generation import with_generation_config
 from keras_vqem.models.token_scores import divergence, mean_log_prob
-from keras_vqem.models.translator import (
-    Translator,
-    with_generation_config,
-)
+from keras_vqem.models.translator import Translator
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")

@@ -1,0 +1,66 @@
+"""Flags that recipes about images share, and the data that they choose.
+
+Only recipes import this module.
+"""
+
+from arguments import add_learning_arguments, add_number, add_run_arguments, positive
+
+
+def add_image_data_arguments(parser):
+    """Adds the flags of image data."""
+    add = parser.add_argument
+    add(
+        "--dataset",
+        default="cifar10",
+        metavar="KIND",
+        help="kind of image data: cifar10, folder, shapes or tfds:NAME "
+        "(default: %(default)s)",
+    )
+    add("--data", metavar="DIR", help="folder of the image data; shapes need none")
+    add(
+        "--size",
+        type=positive,
+        metavar="N",
+        help="crop and scale images to N x N pixels, a multiple of 4 "
+        "(default: as they are)",
+    )
+    add(
+        "--validation",
+        type=int,
+        metavar="N",
+        help="number of training images to hold out if there is no validation split "
+        "(default: 2000)",
+    )
+
+
+def add_image_model_arguments(parser):
+    """Adds the flags of a trained image model, its prior, and image data."""
+    help = "folder of a finished run, .keras file or preset"
+    parser.add_argument("--model", required=True, metavar="RUN", help=help)
+    help = "run of train_image_prior.py (default: the prior of the model, if any)"
+    parser.add_argument("--prior", metavar="RUN", help=help)
+    add_image_data_arguments(parser)
+
+
+def image_data(arguments):
+    """Returns the `ImageData` of parsed arguments."""
+    from keras_vqem.images import ImageData
+
+    wanted = {"size": arguments.size, "validation": arguments.validation}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    return ImageData(arguments.dataset, arguments.data, **given)
+
+
+def add_image_run_arguments(parser, learning_rate, warmup_steps, batch_size):
+    """Adds the flags of every trainer of image models."""
+    add_image_data_arguments(parser)
+    # There are few epochs, and each improves the model much: the last one is the best.
+    add_run_arguments(parser, epochs=6, average=1)
+    learning = add_learning_arguments(parser, learning_rate, warmup_steps)
+    add_number(learning, "--batch-size", batch_size, "number of images per batch")
+    learning.add_argument(
+        "--steps-per-epoch",
+        type=positive,
+        metavar="N",
+        help="number of batches per epoch (default: all images once)",
+    )
