@@ -1,11 +1,10 @@
 """TranslationData: a folder with a tokenizer and line-aligned splits."""
 
-import json
 import os
 import pathlib
 from typing import Any
 
-from keras_vqem.files import write_json
+from keras_vqem.files import read_json, write_json
 from keras_vqem.text.batches import TokenBatches
 from keras_vqem.text.parallel_corpus import ParallelCorpus, check_lines
 from keras_vqem.text.sentencepiece_tokenizer import SentencePieceTokenizer
@@ -50,8 +49,14 @@ class TranslationData:
                 f"{self.folder} contains no prepared data (no data.json). Prepare it "
                 f"with recipes/prepare_translation.py."
             )
-        languages = json.loads(path.read_text())
-        self.source, self.target = languages["source"], languages["target"]
+        languages = read_json(path)
+        try:
+            self.source, self.target = languages["source"], languages["target"]
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"{path} must name the languages as `source` and `target`. Prepare "
+                f"the data again."
+            ) from error
         self.tokenizer = SentencePieceTokenizer.from_file(
             self.folder / "tokenizer.model"
         )

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from keras_vqem.files import write_json
+from keras_vqem.files import read_json, write_json
 from keras_vqem.text import ParallelCorpus, TranslationData, clean
 from keras_vqem.text.lines import one_line
 
@@ -161,7 +161,7 @@ class Shard:
         """Returns the settings of the shard, or None if it was not started."""
         if not self.settings_path.exists():
             return None
-        return json.loads(self.settings_path.read_text())
+        return read_json(self.settings_path)
 
 
 def join(

@@ -185,3 +185,13 @@ def test_sides_of_different_length_are_named(data):
         data.batches("train", 2048)
     with pytest.raises(FileNotFoundError, match="no split 'val'; it has train"):
         data.batches("val", 2048)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("{", "data.json is no complete JSON"), ("[]", "data.json must name"), ("{}", "")],
+)
+def test_a_damaged_description_is_named(data, content, words):
+    (data.folder / "data.json").write_text(content)
+    with pytest.raises(ValueError, match=words or "`source` and `target`"):
+        TranslationData(data.folder)
