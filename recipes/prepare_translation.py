@@ -72,7 +72,7 @@ def parse(arguments):
     )
     add_number(parser, "--vocabulary", 4000, "number of ids in the vocabulary")
     help = "maximum number of lines, chosen at random, to learn the vocabulary from"
-    add_number(parser, "--vocabulary-lines", 1_000_000, help)
+    add_number(parser, "--vocabulary-lines", 200_000, help)
     help = "fraction of all characters that get ids; the rarest are spelled in bytes"
     add_number(parser, "--character-coverage", 1.0, help)
     add(
