@@ -218,7 +218,10 @@ class TaskModel(Presets, keras.Model):
             added = keras.Model.compute_loss(self, x=inputs, y_pred=outputs)
             total += share * added
             if self.bottleneck_loss is not None:
-                self.bottleneck_loss.update_state(sum(self.losses), sample_weight=share)
+                # By rows, as Keras weighs the loss: a last step may have none.
+                self.bottleneck_loss.update_state(
+                    sum(self.losses), sample_weight=share * ops.sum(counts[:, 0])
+                )
         return total
 
     def _track(self, loss, counts):
