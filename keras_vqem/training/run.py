@@ -259,9 +259,9 @@ class Run:
         )
         # An epoch whose validation alone is missing needs none of its batches.
         begun = first.batch % steps
-        dataset = batches.dataset(first.epoch + first.batch // steps, begun).apply(
-            tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-        )
+        dataset = batches.dataset(
+            first_epoch=first.epoch + first.batch // steps, first_step=begun
+        ).apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
         if validation_data is not None:
             validation_data = distribute_batches(validation_data, self._strategy)
         settings = {
