@@ -261,7 +261,12 @@ def test_with_a_prior_all_parts_and_the_precision_stay_the_same():
 
 @pytest.mark.parametrize(
     "bottleneck",
-    [layers.VQEMBottleneck(16, seed=0), layers.SemanticHashingBottleneck(4, seed=0)],
+    [
+        layers.VQEMBottleneck(16, seed=0),
+        pytest.param(
+            layers.SemanticHashingBottleneck(4, seed=0), marks=pytest.mark.slow
+        ),
+    ],
     ids=["em", "hashing"],
 )
 def test_a_bottleneck_without_groups_has_one_slot(images, bottleneck, tmp_path):

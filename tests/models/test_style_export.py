@@ -16,7 +16,9 @@ def model():
     return model
 
 
-@pytest.mark.parametrize("stored", [{}, {"style": "formal"}])
+@pytest.mark.parametrize(
+    "stored", [{}, pytest.param({"style": "formal"}, marks=pytest.mark.slow)]
+)
 def test_each_text_has_a_style(model, stored, tmp_path, monkeypatch):
     monkeypatch.setattr(model, "_generation_config", stored)
     model.export(tmp_path / "1", max_tokens=20)

@@ -85,6 +85,7 @@ def test_the_card_tells_what_was_measured_with_the_preset(
     assert "Evaluate the preset itself" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_command_translates_and_exports_a_preset(shipped, tmp_path, capfdbinary):
     texts = ["twenty-one", "", "five"]
     command.main(["translate", "--model", "tiny_en_de", *texts])

@@ -134,6 +134,7 @@ def test_curves_of_runs(runs, recipe, tmp_path):
         plot_runs.main(["--run", "x=nowhere", "--output", str(tmp_path / "x.png")])
 
 
+@pytest.mark.slow
 def test_decoding_benchmark_times_exported_graphs(recipe, tmp_path, capsys):
     sizes = ["--hidden-dim", "16", "--intermediate-dim", "16", "--num-heads", "2"]
     sizes += [

@@ -316,7 +316,10 @@ def test_numbers_are_as_precise_as_asked_for_within_the_block(tmp_path):
     assert keras.config.dtype_policy().name == "float32" and short()
 
 
-@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "precision",
+    ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)],
+)
 def test_a_run_in_half_precision_is_resumed(tmp_path, precision):
     train(tmp_path, epochs=1, precision=precision)
     with pytest.raises(ValueError, match="precision: the run has 'mixed"):
