@@ -1,6 +1,5 @@
 """TaskModel: base class of models that compute their own loss."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -16,10 +15,18 @@ from keras_vqem.models.preset import Presets
 class TaskModel(Presets, keras.Model):
     """Base class of models that compile without a loss and have presets.
 
-    The loss is a sum of weighted means over the batch of all replicas. A subclass has
-    `_loss_terms`, `_loss_counts` and a `build` that needs no shape. It may have another
-    default optimizer, and `bottleneck_loss`, a metric of the losses that layers add.
-    `compile` builds the model and its optimizer.
+    The loss is a sum of weighted means over the batch of all replicas. A subclass has a
+    `build` that needs no shape, and these:
+
+    - `_loss_terms(inputs, outputs)` yields a metric, a dict of tensors and their
+      weights per term of the loss. The dict has `loss`, which is learned from, and
+      `metric`, which is reported.
+    - `_loss_counts(inputs)` returns the sum of weights per term, then that of the
+      losses of layers. They depend on inputs alone, so that they are known for the
+      whole batch before the first part of it is worked through.
+
+    It may have another default optimizer, and `bottleneck_loss`, a metric of the losses
+    that layers add. `compile` builds the model and its optimizer.
     """
 
     bottleneck_loss = None
@@ -27,23 +34,6 @@ class TaskModel(Presets, keras.Model):
 
     def _default_optimizer(self):
         return keras.optimizers.Adam(0.001)
-
-    def _loss_terms(
-        self, inputs: dict[str, tf.Tensor], outputs: Any
-    ) -> Iterator[tuple[keras.metrics.Metric, dict[str, tf.Tensor], tf.Tensor]]:
-        """Yields a metric, a dict of tensors and their weights per term of the loss.
-
-        The dict has `loss`, which is learned from, and `metric`, which is reported.
-        """
-        raise NotImplementedError
-
-    def _loss_counts(self, inputs: dict[str, tf.Tensor]) -> list[tf.Tensor]:
-        """Returns the sum of weights per term, then that of the losses of layers.
-
-        They depend on inputs alone, so that they are known for the whole batch before
-        the first part of it is worked through.
-        """
-        raise NotImplementedError
 
     def compile(
         self,
