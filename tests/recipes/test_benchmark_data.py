@@ -10,4 +10,5 @@ def test_every_stage_has_its_line(recipe, tiny, capsys):
     assert lines[-1].startswith(f"{batches.steps_per_epoch} batches")
     for line in lines[1:]:
         *_, anonymous, files, peak = (float(number) for number in line.split()[-5:])
-        assert 0 < anonymous + files <= peak
+        # Each number is rounded, and the peak is measured a moment earlier.
+        assert 0 < anonymous + files <= peak + 16
