@@ -9,6 +9,13 @@ in similar ways, which a parallel decoder learns more easily than human translat
 copied unchanged. With --sources captions.en the lines of that file, which need no
 translation by anybody, are translated and added.
 
+    python recipes/distill.py --data data/mine --model runs/ctc --num-beams 8 \\
+        --rescorer runs/teacher --output data/mine_chosen
+
+lets a student propose and its teacher choose: of eight translations of the student, the
+one that the teacher finds most probable becomes the target. What the student can write
+already is easier to learn than what only the teacher writes.
+
     python recipes/distill.py --data data/mine --model runs/backwards \\
         --back-translate captions.de --weight 3 --output data/mine_more
 
@@ -76,6 +83,10 @@ def translate_shards(arguments, strategy):
     return True
 
 
+def _hash(file):
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
 @user_errors
 def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -119,6 +130,13 @@ def main(arguments=None):
         help="factor by which a hypothesis may grow; 1 searches fastest, and writes "
         "shorter lines (default: that of the model)",
     )
+    add(
+        "--rescorer",
+        type=Path,
+        metavar="RUN",
+        help="Transformer that chooses among the beams of a parallel --model (default: "
+        "none, the model chooses)",
+    )
     add_number(parser, "--batch-size", 64, "number of lines per batch")
     add(
         "--strategy",
@@ -140,6 +158,8 @@ def main(arguments=None):
         parser.error("--sources and --back-translate need models of two directions")
     if options.tag and not options.back_translate:
         parser.error("--tag is for --back-translate")
+    if options.rescorer and options.num_beams < 2:
+        parser.error("--rescorer chooses among beams: use --num-beams 2 or more")
 
     from keras_vqem.models.loading import load_translator, model_file
     from keras_vqem.text import TranslationData
@@ -158,7 +178,7 @@ def main(arguments=None):
     lines, (which, count) = train + more, options.shard or (1, 1)
     text = "\n".join(lines).encode("utf-8", "surrogateescape")
     settings = {
-        "model": hashlib.sha256(file.read_bytes()).hexdigest(),
+        "model": _hash(file),
         "sources": hashlib.sha256(text).hexdigest(),
         "num_beams": options.num_beams,
     }
@@ -166,6 +186,15 @@ def main(arguments=None):
     if options.patience is not None:
         search["patience"] = settings["patience"] = options.patience
     model = load_translator(file)
+    if options.rescorer:
+        if "rescorer" not in model.generation_options:
+            raise ValueError(
+                f"{options.model} is a {type(model).__name__}, which takes no "
+                f"--rescorer: it is the kind of model that chooses. Leave it out, or "
+                f"pass a CTCTranslator or LatentNMT as --model."
+            )
+        judge = model_file(options.rescorer)
+        search["rescorer"], settings["rescorer"] = load_translator(judge), _hash(judge)
     Shard(options.output, which, count).translate(
         lambda texts: model.translate(texts, batch_size=options.batch_size, **search),
         lines,

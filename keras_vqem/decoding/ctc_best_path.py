@@ -47,7 +47,7 @@ def ctc_best_path(
     [[4, 4, 5, 1, 0, 0, 0]]
     """
     logits, mask, blank_id = checked_positions(logits, logit_mask, blank_id)
-    bias = tf.one_hot(blank_id, tf.shape(logits)[2], on_value=blank_bias, off_value=0.0)
+    bias = float(blank_bias) * tf.one_hot(blank_id, tf.shape(logits)[2])
     ids = tf.argmax(tf.cast(logits, tf.float32) + bias, axis=2, output_type=tf.int32)
     if logit_mask is not None:
         # What is masked becomes blanks at the end.

@@ -21,7 +21,7 @@ def wanted(logits, end_id, mask, blank_id=0, blank_bias=0.0):
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("blank_bias", [0.0, -1.0, 2.0])
+@pytest.mark.parametrize("blank_bias", [0.0, -1.0, 2])
 @pytest.mark.parametrize("end_id", [END, None])
 def test_is_the_plain_way(end_id, blank_bias, jit_compile, rng):
     # Few ids, so that many repeat and end; masks with holes.

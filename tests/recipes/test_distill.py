@@ -121,6 +121,42 @@ def test_back_translation_adds_pairs(main, tiny, tmp_path, capsys, monkeypatch):
     assert "two directions" in capsys.readouterr().err
 
 
+def test_a_teacher_chooses_among_what_a_student_proposes(main, tiny, tmp_path, capsys):
+    command = ["--data", str(tiny.data.folder), "--batch-size", "4", "--num-beams", "3"]
+    student = [*command, "--model", str(tiny.latent)]
+    chosen = [*student, "--output", str(tmp_path / "chosen")]
+    main([*chosen, "--rescorer", str(tiny.teacher)])
+    train = tiny.data.corpus("train")
+    model, teacher = load_translator(tiny.latent), load_translator(tiny.teacher)
+    expected, plain = (
+        model.translate(train.sources, batch_size=4, num_beams=3, **judge)
+        for judge in ({"rescorer": teacher}, {})
+    )
+    assert expected != plain
+    made = TranslationData(tmp_path / "chosen").corpus("train").targets
+    assert made == [
+        text.replace("\n", " ") if text.strip() else target
+        for text, target in zip(expected, train.targets, strict=True)
+    ]
+    # A shard is not continued with another judge.
+    (tmp_path / "chosen" / "data.json").unlink()
+    with pytest.raises(SystemExit):
+        main(chosen)
+    assert "rescorer" in capsys.readouterr().err
+
+
+def test_a_rescorer_needs_beams_and_a_parallel_model(main, tiny, tmp_path, capsys):
+    judge = ["--rescorer", str(tiny.teacher), "--output", str(tmp_path / "no")]
+    command = ["--data", str(tiny.data.folder), *judge]
+    with pytest.raises(SystemExit):
+        main([*command, "--model", str(tiny.latent), "--num-beams", "1"])
+    assert "--num-beams 2 or more" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*command, "--model", str(tiny.teacher)])
+    assert "takes no --rescorer" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
+
+
 def test_devices_and_workers_share_the_lines(main, monkeypatch):
     started = []
 
