@@ -42,6 +42,8 @@ def subparts(count: int) -> list[contextlib.AbstractContextManager]:
         List of `count` contexts, to be entered one after the other.
     """
     number, parts, sums = _current()
+    # The sums of a whole batch end with it.
+    sums = sums if parts > 1 else {}
     return [part(number * count + i, parts * count, sums) for i in range(count)]
 
 

@@ -259,8 +259,8 @@ class ResidualBottleneck(DiscreteBottleneck):
             raise ValueError(
                 f"This layer has {most} levels: `codes` must have shape "
                 f"[..., {wanted}] with a known n from 1 to {most}, received "
-                f"{tuple(codes.shape)}. Pass what `encode` returns, or the codes of its "
-                f"first levels, codes[..., :n{', :' * len(inner)}]."
+                f"{tuple(codes.shape)}. Pass what `encode` returns, or its codes of "
+                f"the first levels, codes[..., :n{', :' * len(inner)}]."
             )
         total = 0.0
         parts = ops.unstack(codes, count, axis=axis)
