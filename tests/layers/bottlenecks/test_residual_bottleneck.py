@@ -103,7 +103,7 @@ def test_schedules_of_a_shared_codebook_count_steps(rng):
 def test_prefixes_are_coarser(rng):
     layer = make(3)
     x = rng.normal(size=(5, 20, 4)).astype("float32")
-    for _ in range(20):
+    for _ in range(5):
         layer(x, training=True)
     codes = layer.encode(x)
     sums, errors = 0.0, []
@@ -155,7 +155,7 @@ def test_quantizer_dropout_uses_the_first_levels(rng):
     x = rng.normal(size=(40, 4)).astype("float32")
     layer.build((None, 4))
     seen = []
-    for _ in range(40):
+    for _ in range(15):
         before = states(layer)
         codes = layer.encode(x)
         sums = [layer.decode(codes[:, :n]) for n in (1, 2, 3)]
@@ -170,7 +170,7 @@ def test_quantizer_dropout_uses_the_first_levels(rng):
         assert [float(loss) > 0 for loss in layer.losses] == [
             level < used[0] for level in range(3)
         ]
-    assert len(seen) == 40 and min(np.bincount(seen)[1:]) >= 5
+    assert len(seen) == 15 and set(seen) == {1, 2, 3}
     # Outside training all levels are used.
     np.testing.assert_array_equal(layer(x)["quantized"], layer.decode(layer.encode(x)))
 
