@@ -33,7 +33,7 @@ CASES = {
     "lookup_free_projected": lambda **k: layers.LookupFreeBottleneck(
         4, groups=layers.Slices(2), **k
     ),
-    "sim_vq": lambda **k: layers.SimVQBottleneck(8, seed=1, **k),
+    "sim_vq": lambda **k: layers.SimVQBottleneck(16, seed=1, **k),
     "random_projection": lambda **k: layers.RandomProjectionBottleneck(16, 4, **k),
 }
 # Nothing is drawn in a step, so results compare exactly.
