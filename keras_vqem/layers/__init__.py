@@ -1,14 +1,23 @@
 """Keras layers, with one public class per file, named after the class."""
 
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
+from keras_vqem.layers.bottlenecks.finite_scalar_bottleneck import (
+    FiniteScalarBottleneck,
+)
 from keras_vqem.layers.bottlenecks.gaussian_bottleneck import GaussianBottleneck
 from keras_vqem.layers.bottlenecks.groupings import Projections, SharedSlices, Slices
 from keras_vqem.layers.bottlenecks.gumbel_softmax_bottleneck import (
     GumbelSoftmaxBottleneck,
 )
+from keras_vqem.layers.bottlenecks.lookup_free_bottleneck import LookupFreeBottleneck
+from keras_vqem.layers.bottlenecks.random_projection_bottleneck import (
+    RandomProjectionBottleneck,
+)
+from keras_vqem.layers.bottlenecks.residual_bottleneck import ResidualBottleneck
 from keras_vqem.layers.bottlenecks.semantic_hashing_bottleneck import (
     SemanticHashingBottleneck,
 )
+from keras_vqem.layers.bottlenecks.sim_vq_bottleneck import SimVQBottleneck
 from keras_vqem.layers.bottlenecks.vq_bottleneck import VQBottleneck
 from keras_vqem.layers.bottlenecks.vqem_bottleneck import VQEMBottleneck
 from keras_vqem.layers.cached_attention import CachedAttention
@@ -35,6 +44,7 @@ __all__ = [
     "CategoricalPixels",
     "DiscreteBottleneck",
     "FeedForward",
+    "FiniteScalarBottleneck",
     "GaussianBottleneck",
     "GumbelSoftmaxBottleneck",
     "ImageCompressor",
@@ -42,14 +52,18 @@ __all__ = [
     "LocalAttention",
     "LocalTransformer",
     "LogisticMixture",
+    "LookupFreeBottleneck",
     "PatchCompressor",
     "PatchDecompressor",
     "Projections",
+    "RandomProjectionBottleneck",
     "ReplicaDropout",
+    "ResidualBottleneck",
     "SemanticHashingBottleneck",
     "SequenceCompressor",
     "SequenceDecompressor",
     "SharedSlices",
+    "SimVQBottleneck",
     "Slices",
     "TiedEmbedding",
     "TransformerDecoder",

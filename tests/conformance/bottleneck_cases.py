@@ -3,7 +3,7 @@
 import keras
 
 from keras_vqem import layers
-from tests.conformance import checks
+from tests.conformance import checks, family_cases
 
 DIM = 12
 POSITIONS = 6
@@ -65,6 +65,19 @@ DISCRETE = [name for name in CASES if name != "gaussian"]
 NEAREST = [name for name in CASES if name.startswith(("hard_em", "soft_em", "vq"))]
 
 KINDS = ("hard_em", "soft_em_slices", "vq", "gaussian")
+
+CASES |= family_cases.CASES
+EXACT += family_cases.EXACT
+SAMPLED += family_cases.SAMPLED
+DISCRETE += family_cases.CASES
+STRAIGHT = NEAREST + family_cases.STRAIGHT
+NEAREST += family_cases.NEAREST
+KINDS += family_cases.KINDS
+
+
+def quick(names):
+    """Parameters of a test: variants are slow ones."""
+    return checks.slow_but([n for n in names if n not in family_cases.VARIANTS], names)
 
 
 def one_of_each_kind(names):

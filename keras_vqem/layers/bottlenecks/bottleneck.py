@@ -134,7 +134,9 @@ def metric_name(layer: keras.layers.Layer, metric: str) -> str:
         `metric`, or the name of the layer and `metric` with an underscore between.
     """
     # Names such as `vqem_bottleneck_3` come from Keras, not from the user.
-    words = re.sub(r"(?<=[a-zA-Z])(?=[A-Z][a-z])", "_", type(layer).__name__)
+    words = re.sub(
+        r"(?<=[a-zA-Z])(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])", "_", type(layer).__name__
+    )
     default = re.fullmatch(rf"{words.lower()}(_\d+)?", layer.name)
     return metric if default else f"{layer.name}_{metric}"
 
@@ -187,6 +189,9 @@ class DiscreteBottleneck(Bottleneck):
         super().__init__(**kwargs)
         self.num_codes = whole_number("num_codes", num_codes, 2)
         self.groups = groupings.get(groups)
+        self._make_metrics()
+
+    def _make_metrics(self):
         shape = (self.num_codes, self.groups.num_codebooks)
         self.perplexity = code_metrics.CodePerplexity(
             *shape, name=metric_name(self, "perplexity"), dtype="float32"
@@ -251,14 +256,17 @@ class DiscreteBottleneck(Bottleneck):
         lead = lead[: len(lead) - len(self.groups.code_shape)]
         return ops.cast(ops.reshape(rows, (*lead, self._dim)), self.compute_dtype)
 
-    def _check_codes(self, codes):
-        """Returns codes as int32 [N] or [N, G], or raises if they are out of range."""
+    def _check_decodable(self, codes):
         if not self.built:
             raise ValueError(
                 f"{type(self).__name__} {self.name!r} has no codebook yet. First call "
                 f"it on data, build it with build(input_shape), or load its weights."
             )
         concrete("decode", codes)
+
+    def _check_codes(self, codes):
+        """Returns codes as int32 [N] or [N, G], or raises if they are out of range."""
+        self._check_decodable(codes)
         codes = self._in_range(codes)
         tail = self.groups.code_shape
         if tail and tuple(codes.shape[-1:]) != tail:
