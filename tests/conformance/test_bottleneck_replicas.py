@@ -135,7 +135,8 @@ def test_soft_em_is_one_step_on_the_codes_it_drew(strategy, name, rng):
         outputs = run_replicated(strategy, layer, halves(x, sizes))
         samples = np.concatenate(outputs["samples"])
         samples = samples.reshape(-1, *samples.shape[2:])
-        pieces = np.asarray(layer.groups.split(x.reshape(-1, x.shape[-1])))
+        pieces = layer.groups.split(x.reshape(-1, x.shape[-1]))
+        pieces = np.asarray(layer.similarity.prepare(pieces))
         for c in range(layer.groups.num_codebooks):
             drawn = samples[:, c] if samples.ndim == 3 else samples
             h = np.mean(np.eye(layer.num_codes)[drawn], axis=1)

@@ -88,10 +88,14 @@ class EMACodebook(keras.layers.Layer):
                 aggregation="only_first_replica",
             )
 
+        def initialize(shape, dtype=None):
+            # So that a code weighs as much as a vector that is assigned to it.
+            return self.similarity.prepare(self.initializer(shape, dtype=dtype))
+
         shape = (self.num_codebooks, self.num_codes)
         waiting = self.initializer in starts.FROM_DATA
         self.vectors = add_state(
-            "vectors", (*shape, dim), "zeros" if waiting else self.initializer
+            "vectors", (*shape, dim), "zeros" if waiting else initialize
         )
         self.counts = add_state("counts", shape, "zeros" if waiting else "ones")
         self.built = True

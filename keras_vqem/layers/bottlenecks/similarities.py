@@ -26,7 +26,7 @@ def unit_vectors(vectors: tf.Tensor, smallest: float = SMALLEST_SQUARE) -> tf.Te
     """
     square = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
     directed = square > smallest
-    # The inner `where` keeps the gradient finite, the outer one sets value and gradient.
+    # The inner `where` keeps the gradient finite, the outer one sets it to 0.
     units = vectors * ops.rsqrt(ops.where(directed, square, 1.0))
     return ops.where(directed, units, 0.0)
 

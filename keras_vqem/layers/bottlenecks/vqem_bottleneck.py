@@ -92,12 +92,12 @@ class VQEMBottleneck(CodebookBottleneck):
             k-means.
         commitment_weight: Weight of the commitment loss; beta in the paper.
         initializer: `"data"` to start from training batches, `"kmeans"` to start from
-            k-means, both as described above, or a Keras initializer. To set the codes yourself, use
-            `keras.initializers.Constant(codes[None])`; with groups, use an array
-            `[num_codebooks, num_codes, size of a piece]`. Codes from an initializer
-            start with a count of 1, as if each had been assigned one vector of every
-            batch so far. A layer that is never trained (`trainable=False` from the
-            start) needs an initializer, because it never learns from data.
+            k-means, both as described above, or a Keras initializer. To set the codes
+            yourself, use `keras.initializers.Constant(codes[None])`; with groups, use
+            an array `[num_codebooks, num_codes, size of a piece]`. Codes from an
+            initializer start with a count of 1, as if each had been assigned one vector
+            of every batch so far. A layer that is never trained (`trainable=False` from
+            the start) needs an initializer, because it never learns from data.
         dead_code_threshold: Fraction of the average use below which a code is dead and
             is moved. 0 never moves a code; sensible values are 0.01 to 0.1.
         seed: Integer seed of the draws and of the choice of new places for dead codes.
@@ -196,8 +196,9 @@ class VQEMBottleneck(CodebookBottleneck):
             num_samples = whole_number("num_samples", num_samples, 1, remedy)
         if isinstance(initializer, np.ndarray):
             raise ValueError(
-                f"`initializer` must be 'data', 'kmeans' or a Keras initializer, received an "
-                f"array of shape {initializer.shape}. To set the codes yourself, use "
+                f"`initializer` must be 'data', 'kmeans' or a Keras initializer, "
+                f"received an array of shape {initializer.shape}. To set the codes "
+                f"yourself, use "
                 f"keras.initializers.Constant(codes[None])."
             )
         if temperature == 0:
