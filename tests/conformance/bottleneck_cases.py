@@ -3,7 +3,7 @@
 import keras
 
 from keras_vqem import layers
-from tests.conformance import checks
+from tests.conformance import checks, strategy_cases
 
 DIM = 12
 POSITIONS = 6
@@ -44,35 +44,6 @@ CASES = {
         initializer=keras.initializers.RandomNormal(stddev=1.0, seed=1),
         **k,
     ),
-    "hard_em_cosine": lambda **k: layers.VQEMBottleneck(
-        8, groups=2, decay=0.9, seed=1, similarity="cosine", **k
-    ),
-    "soft_em_cosine": lambda **k: layers.VQEMBottleneck(
-        8, num_samples=5, decay=0.9, seed=1, similarity=layers.Cosine(), **k
-    ),
-    "hard_em_learned": lambda **k: layers.VQEMBottleneck(
-        8, groups=layers.LearnedProjections(dim=4, seed=1), decay=0.9, seed=1, **k
-    ),
-    "hard_em_kmeans": lambda **k: layers.VQEMBottleneck(
-        8, initializer="kmeans", decay=0.9, seed=1, **k
-    ),
-    "exact_em": lambda **k: layers.VQEMBottleneck(
-        8, num_samples="exact", temperature=3.0, decay=0.9, seed=1, **k
-    ),
-    "vq_rotation": lambda **k: layers.VQBottleneck(
-        8,
-        initializer=keras.initializers.RandomNormal(stddev=1.0, seed=1),
-        gradient="rotation",
-        **k,
-    ),
-    "vq_kmeans_penalties": lambda **k: layers.VQBottleneck(
-        8,
-        initializer="kmeans",
-        similarity="cosine",
-        penalties=[layers.OrthogonalCodes(0.1), layers.AssignmentEntropy(0.1)],
-        seed=1,
-        **k,
-    ),
     "gumbel": lambda **k: layers.GumbelSoftmaxBottleneck(8, seed=1, **k),
     "gumbel_straight_through": lambda **k: layers.GumbelSoftmaxBottleneck(
         8, temperature=0.5, straight_through=True, groups=2, seed=1, **k
@@ -87,26 +58,27 @@ CASES = {
     "gaussian": lambda **k: layers.GaussianBottleneck(4, kl_weight=0.01, seed=1, **k),
 }
 EMA = [name for name in CASES if "_em" in name]
-# Nothing is drawn in a step, so results compare exactly.
-UNDRAWN = ("hard_em", "exact_em", "vq")
-EXACT = [n for n in CASES if n.startswith(UNDRAWN) and "revival" not in n]
-SAMPLED = [name for name in CASES if not name.startswith(UNDRAWN)]
+# Hard assignments: nothing is drawn in a step, so results compare exactly.
+EXACT = [n for n in CASES if n.startswith(("hard_em", "vq")) and "revival" not in n]
+SAMPLED = [name for name in CASES if not name.startswith(("hard_em", "vq"))]
 DISCRETE = [name for name in CASES if name != "gaussian"]
-# Codes are those of the nearest vectors, and decode is the inverse of encode.
-NEAREST = [
-    name
-    for name in CASES
-    if name.startswith(("hard_em", "soft_em", "exact_em", "vq"))
-    and not name.endswith("learned")
-]
-# The gradient of their `quantized` is that of the identity.
-STRAIGHT = [
-    name
-    for name in NEAREST
-    if not any(word in name for word in ("cosine", "rotation", "penalties"))
-]
+NEAREST = [name for name in CASES if name.startswith(("hard_em", "soft_em", "vq"))]
 
 KINDS = ("hard_em", "soft_em_slices", "vq", "gaussian")
+
+CASES |= strategy_cases.CASES
+EMA += strategy_cases.EMA
+EXACT += strategy_cases.EXACT
+SAMPLED += strategy_cases.SAMPLED
+DISCRETE += strategy_cases.CASES
+STRAIGHT = NEAREST + strategy_cases.STRAIGHT
+NEAREST += strategy_cases.NEAREST
+
+
+def quick(names):
+    """Parameters of a test: variants are slow ones."""
+    variants = strategy_cases.VARIANTS
+    return checks.slow_but([n for n in names if n not in variants], names)
 
 
 def one_of_each_kind(names):

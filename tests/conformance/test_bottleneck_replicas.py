@@ -17,6 +17,7 @@ from tests.conformance.bottleneck_cases import (
     make_model,
     metric_results,
     one_of_each_kind,
+    quick,
 )
 from tests.layers.bottlenecks import reference
 
@@ -55,7 +56,7 @@ def halves(x, sizes):
 
 
 @pytest.mark.parametrize("given", [(), ("mask",), ("prior_logits",)], ids=str)
-@pytest.mark.parametrize("name", [n for n in EMA if not n.startswith("soft")])
+@pytest.mark.parametrize("name", quick([n for n in EMA if not n.startswith("soft")]))
 def test_two_replicas_equal_one(strategy, name, given, rng):
     # An even batch, an uneven last one, and one that leaves a replica with nothing.
     batches = [
@@ -122,7 +123,7 @@ def test_parts_of_a_batch_on_two_replicas(strategy, rng):
                 np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", [n for n in EMA if n.startswith("soft")])
+@pytest.mark.parametrize("name", quick([n for n in EMA if n.startswith("soft")]))
 def test_soft_em_is_one_step_on_the_codes_it_drew(strategy, name, rng):
     # Draws differ between one replica and two, so take theirs, and do the M step of
     # the whole batch by hand.
@@ -146,7 +147,7 @@ def test_soft_em_is_one_step_on_the_codes_it_drew(strategy, name, rng):
                 np.testing.assert_allclose(held[c], want[1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", SAMPLED)
+@pytest.mark.parametrize("name", quick(SAMPLED))
 def test_replicas_draw_different_noise_and_agree_on_weights(strategy, name, rng):
     with strategy.scope():
         layer = make_layer(name)

@@ -21,10 +21,11 @@ from tests.conformance.bottleneck_cases import (
     make_model,
     metric_results,
     one_of_each_kind,
+    quick,
     state,
 )
 
-every_bottleneck = pytest.mark.parametrize("name", CASES)
+every_bottleneck = pytest.mark.parametrize("name", quick(CASES))
 
 
 def bottleneck_of(model):
@@ -177,7 +178,7 @@ def test_other_default_floats(name, rng):
         keras.config.set_floatx("float32")
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", quick(EXACT))
 def test_xla_computes_the_same(name, rng):
     # Eager and XLA draw different noise for one seed, so only exact layers compare.
     x = make_data(rng)
@@ -216,7 +217,7 @@ def test_masked_positions_change_nothing(name, rng):
         assert first[3] == second[3]
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", quick(EXACT))
 def test_mask_equals_leaving_out(name, rng):
     x = make_data(rng)
     mask = rng.random(x.shape[:2]) < 0.6
@@ -315,7 +316,7 @@ def test_gradient_reaches_the_inputs(name, rng):
         assert np.isfinite(gradient).all() and np.abs(gradient).max() > 0
 
 
-@pytest.mark.parametrize("name", DISCRETE)
+@pytest.mark.parametrize("name", quick(DISCRETE))
 def test_metrics_span_the_epoch(name, rng):
     layer, x = make_layer(name), make_data(rng)
     layer.trainable = False

@@ -20,6 +20,11 @@ def adapt(
         data: Vectors `[..., D]`, or a dataset of batches of them.
         steps: Number of batches of a dataset to use. None for all.
     """
+    if not hasattr(layer, "_adopt"):
+        raise ValueError(
+            f"The codebook of a {type(layer).__name__} does not start from data, so "
+            f"there is nothing to adapt. Use VQEMBottleneck or VQBottleneck."
+        )
     points = _pieces_of(layer, data, steps)
     number = points.shape[1]
     if number < layer.num_codes:

@@ -33,7 +33,8 @@ class CodebookBottleneck(DiscreteBottleneck):
     "Nearest" is without a prior. With one, read "likeliest" here and in subclasses.
 
     A subclass creates its `codebook` `[C, K, d]` in `build`. With `_begin_step`,
-    `_loss` and `_end_step` it defines how the codebook learns.
+    `_loss` and `_end_step` it defines how the codebook learns. If it has a method
+    `_adopt`, `adapt` passes it centres `[C, K, d]` and their counts `[C, K]`.
 
     Args:
         num_codes: Number of codes, `K`. At least 2.
@@ -143,7 +144,9 @@ class CodebookBottleneck(DiscreteBottleneck):
             self._update_metrics(batch_counts, nonfinite)
             # The same nodes as in the loss: a graph computes them once.
             errors = self._errors(pieces, ops.stop_gradient(quantized))
-            self.commitment.update_state(errors, sample_weight=keep)
+            # Flat, because a Keras mean weighs rows, whatever is in them.
+            errors, weights = (ops.reshape(x, (-1,)) for x in (errors, keep))
+            self.commitment.update_state(errors, sample_weight=weights)
         if learning and num_samples == "exact":
             self._end_step(vectors, counts, still, None, batch_counts, sums=sums)
         elif learning:
@@ -337,10 +340,6 @@ class CodebookBottleneck(DiscreteBottleneck):
             steps: Number of batches of a dataset to use. None for all.
         """
         adaptation.adapt(self, data, steps)
-
-    def _adopt(self, centres, counts):
-        """Takes over centres [C, K, d], found by k-means, with counts [C, K]."""
-        raise NotImplementedError
 
     def decode(self, codes: ArrayLike) -> tf.Tensor:
         """Returns the vectors of codes.

@@ -98,12 +98,12 @@ class RotationTrick(StraightThrough):
     means = False
 
     def __call__(self, vectors: tf.Tensor, quantized: tf.Tensor) -> tf.Tensor:
-        still = ops.stop_gradient(vectors)
-        u, v = unit_vectors(still), unit_vectors(quantized)
+        still, code = ops.stop_gradient(vectors), ops.stop_gradient(quantized)
+        u, v = unit_vectors(still), unit_vectors(code)
         r = unit_vectors(u + v, OPPOSITE)
         directed = ops.any(u != 0, axis=-1, keepdims=True)
         # The norms by the unit vectors: u . x = |x|.
-        scale = _dot(v, quantized) / ops.where(directed, _dot(u, still), 1.0)
+        scale = _dot(v, code) / ops.where(directed, _dot(u, still), 1.0)
         turned = vectors - 2.0 * r * _dot(r, vectors) + 2.0 * v * _dot(u, vectors)
         return quantized + _zero(ops.where(directed, scale * turned, vectors))
 

@@ -180,7 +180,9 @@ def test_replicas_find_the_centres_of_the_whole_batch(
             )
             for values in ((scale * x).astype("float32"), mask)
         )
-        found = strategy.experimental_local_results(strategy.run(step, args=arguments))
+        found = strategy.experimental_local_results(
+            strategy.run(step, args=tuple(arguments))
+        )
         np.testing.assert_allclose(
             np.concatenate(found), expected, rtol=1e-5, atol=1e-5
         )

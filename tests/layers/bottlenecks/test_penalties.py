@@ -23,7 +23,8 @@ def entropy(p):
 def call(layer, x, **arguments):
     """The loss of the penalties alone, and its gradients for inputs and codebook."""
     x = tf.constant(x, "float32")
-    layer.build(x.shape)
+    if not layer.built:
+        layer.build(x.shape)
     with tf.GradientTape() as tape:
         tape.watch(x)
         layer(x, training=True, **arguments)
