@@ -82,17 +82,19 @@ class Estimated(Holder):
 
 @keras.saving.register_keras_serializable(package="keras_vqem_tests")
 class Penalized(Holder):
-    """Holds a penalty."""
+    """Holds a penalty, and a codebook for it."""
 
-    def call(self, pieces, table):
-        # As pieces [1, M, d] and a codebook [1, K, d], with nothing masked.
-        pieces, table = (
-            ops.reshape(ops.cast(x, "float32"), (1, -1, DIM)) for x in (pieces, table)
-        )
+    def build(self, inputs_shape):
+        shape = (1, 5, inputs_shape[-1])
+        self.table = self.add_weight(name="table", shape=shape, autocast=False)
+
+    def call(self, inputs):
+        pieces = ops.cast(inputs, "float32")[None]
         keep = ops.ones_like(pieces[..., 0])
-        usable = ops.ones_like(table[..., 0]) > 0
+        usable = ops.ones((1, 5), "bool")
+        table = ops.convert_to_tensor(self.table)
         loss = self.part(pieces, table, usable, keep, ops.sum(keep))
-        # Some penalties are of the table alone, and all arguments have to matter.
+        # Some penalties are of the codebook alone, and the inputs have to matter.
         return loss + pieces[0]
 
 
@@ -168,7 +170,7 @@ def codes_of(rng):
 
 
 def pieces(rng):
-    return {"pieces": vectors(rng, 6, DIM), "table": vectors(rng, 6, DIM)}
+    return {"inputs": vectors(rng, 6, DIM)}
 
 
 # name -> the case. Names begin with that of the public symbol.

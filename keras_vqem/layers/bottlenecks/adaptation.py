@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from keras_vqem.checks import concrete
 from keras_vqem.layers.bottlenecks import kmeans, segments
+from keras_vqem.layers.bottlenecks.starts import SMALLEST_COUNT
 
 
 def adapt(
@@ -52,7 +53,8 @@ def adapt(
             f"{distinct} for {layer.num_codes} codes. Pass more data, or choose a "
             f"smaller num_codes."
         )
-    layer._adopt(centres, counts)
+    # A centre that lost all its vectors is still one.
+    layer._adopt(centres, ops.maximum(counts, SMALLEST_COUNT))
 
 
 def _pieces_of(layer, data, steps):

@@ -1,8 +1,10 @@
 """Where codes come from: vectors of the current batch, the same for all replicas."""
 
 from collections.abc import Callable
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import ops
 
@@ -18,6 +20,45 @@ FROM_DATA = ("data", "kmeans")
 
 # k-means of a batch looks at no more vectors than these. More hardly move a centre.
 VECTORS_PER_CODE = 256
+
+
+def get(
+    initializer: keras.initializers.Initializer | str | dict[str, Any],
+) -> keras.initializers.Initializer | str:
+    """Returns what the argument `initializer` of a layer stands for.
+
+    Args:
+        initializer: A name from `FROM_DATA`, or anything that
+            `keras.initializers.get` takes.
+
+    Returns:
+        The name, or a Keras initializer.
+    """
+    if isinstance(initializer, np.ndarray):
+        raise ValueError(
+            f"`initializer` must be 'data', 'kmeans' or a Keras initializer, received "
+            f"an array of shape {initializer.shape}. To set the codes yourself, use "
+            f"keras.initializers.Constant(codes[None])."
+        )
+    if initializer in FROM_DATA:
+        return initializer
+    return keras.initializers.get(initializer)
+
+
+def serialize(
+    initializer: keras.initializers.Initializer | str,
+) -> str | dict[str, Any]:
+    """Returns a value for `get_config`, which `get` accepts.
+
+    Args:
+        initializer: What `get` returned.
+
+    Returns:
+        The name, or the serialized initializer.
+    """
+    if initializer in FROM_DATA:
+        return initializer
+    return keras.initializers.serialize(initializer)
 
 
 def give_places(

@@ -98,10 +98,8 @@ class VQBottleneck(CodebookBottleneck):
             initializer = keras.initializers.RandomUniform(
                 -1 / num_codes, 1 / num_codes
             )
-        self._waits = initializer in starts.FROM_DATA
-        if not self._waits:
-            initializer = keras.initializers.get(initializer)
-        self.initializer = initializer
+        self.initializer = starts.get(initializer)
+        self._waits = self.initializer in starts.FROM_DATA
         self.penalties = penalty_objects.get(penalties)
         self.seed = seed
         self.seed_generator = ReplicaSeedGenerator(seed)
@@ -134,7 +132,7 @@ class VQBottleneck(CodebookBottleneck):
 
     @property
     def codebook_weights(self) -> list[keras.Variable]:
-        return [self.codebook]
+        return [self.codebook, *([self.placed] if self._waits else [])]
 
     def _read_codebook(self):
         if self._waits:
@@ -171,12 +169,9 @@ class VQBottleneck(CodebookBottleneck):
         return to_codebook + super()._loss(pieces, quantized, keep, total)
 
     def get_config(self) -> dict[str, Any]:
-        initializer = self.initializer
-        if not self._waits:
-            initializer = keras.initializers.serialize(initializer)
         return {
             **super().get_config(),
-            "initializer": initializer,
+            "initializer": starts.serialize(self.initializer),
             "penalties": [
                 keras.saving.serialize_keras_object(x) for x in self.penalties
             ],

@@ -3,17 +3,16 @@
 from typing import Any
 
 import keras
-import numpy as np
 from keras.optimizers.schedules import LearningRateSchedule
 
 from keras_vqem.checks import whole_number
+from keras_vqem.layers.bottlenecks import starts
 from keras_vqem.layers.bottlenecks.codebook import EMACodebook
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
 from keras_vqem.layers.bottlenecks.gradients import StraightThrough
 from keras_vqem.layers.bottlenecks.groupings import Whole
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 from keras_vqem.layers.bottlenecks.similarities import Euclidean
-from keras_vqem.layers.bottlenecks.starts import FROM_DATA
 from keras_vqem.replicas import ReplicaSeedGenerator
 
 
@@ -194,13 +193,6 @@ class VQEMBottleneck(CodebookBottleneck):
         if num_samples not in (None, "exact"):
             remedy = "Use None for hard EM, or 'exact' for soft EM without draws."
             num_samples = whole_number("num_samples", num_samples, 1, remedy)
-        if isinstance(initializer, np.ndarray):
-            raise ValueError(
-                f"`initializer` must be 'data', 'kmeans' or a Keras initializer, "
-                f"received an array of shape {initializer.shape}. To set the codes "
-                f"yourself, use "
-                f"keras.initializers.Constant(codes[None])."
-            )
         if temperature == 0:
             raise ValueError(
                 "`temperature` must be above 0, received 0. For the limit at 0, which "
@@ -220,11 +212,7 @@ class VQEMBottleneck(CodebookBottleneck):
         self.num_samples = num_samples
         self.temperature = Scheduled(temperature, "temperature", above=0.0)
         self.decay = decay
-        self.initializer = (
-            initializer
-            if initializer in FROM_DATA
-            else keras.initializers.get(initializer)
-        )
+        self.initializer = starts.get(initializer)
         self.dead_code_threshold = dead_code_threshold
         self.seed = seed
         self.seed_generator = ReplicaSeedGenerator(seed)
@@ -274,15 +262,12 @@ class VQEMBottleneck(CodebookBottleneck):
         self.ema.adopt(centres, counts)
 
     def get_config(self) -> dict[str, Any]:
-        initializer = self.initializer
-        if initializer not in FROM_DATA:
-            initializer = keras.initializers.serialize(initializer)
         return {
             **super().get_config(),
             "num_samples": self.num_samples,
             "temperature": self.temperature.serialize(),
             "decay": self.decay,
-            "initializer": initializer,
+            "initializer": starts.serialize(self.initializer),
             "dead_code_threshold": self.dead_code_threshold,
             "seed": self.seed,
         }
