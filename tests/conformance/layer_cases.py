@@ -77,7 +77,7 @@ class Estimated(Holder):
 
     def call(self, inputs, quantized):
         inputs, quantized = (ops.cast(x, "float32") for x in (inputs, quantized))
-        return self.part(inputs, quantized)
+        return self.part.apply(inputs, quantized)
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem_tests")

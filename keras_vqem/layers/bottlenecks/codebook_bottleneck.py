@@ -169,8 +169,10 @@ class CodebookBottleneck(DiscreteBottleneck):
         similar = type(self.similarity) is similarities.Euclidean
         if similar and not self.groups.learned and not self.gradient.per_piece:
             # Also for the part of the rows that `Projections` drops.
-            return self.gradient(rows, ops.stop_gradient(self.groups.merge(quantized)))
-        return self.groups.merge(self.gradient(pieces, quantized))
+            return self.gradient.apply(
+                rows, ops.stop_gradient(self.groups.merge(quantized))
+            )
+        return self.groups.merge(self.gradient.apply(pieces, quantized))
 
     @property
     def _draws(self):

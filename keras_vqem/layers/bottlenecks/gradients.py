@@ -45,7 +45,7 @@ class StraightThrough(Strategy):
     # Whether the mean of several codes may take the place of a code.
     means = True
 
-    def __call__(self, vectors: tf.Tensor, quantized: tf.Tensor) -> tf.Tensor:
+    def apply(self, vectors: tf.Tensor, quantized: tf.Tensor) -> tf.Tensor:
         """Gives quantized vectors a gradient.
 
         Args:
@@ -86,8 +86,8 @@ class RotationTrick(StraightThrough):
     >>> x = tf.Variable([[1.0, 0.1]])  # almost at a right angle to its code (0, 3)
     >>> with tf.GradientTape() as tape:
     ...     y = layer(x)["quantized"][0, 1]
-    >>> tape.gradient(y, x).numpy().round(1).tolist()
-    [[3.0, 0.3]]
+    >>> print(tape.gradient(y, x).numpy().round(1))
+    [[3.  0.3]]
 
     References:
         - Fifty et al., 2024. Restructuring Vector Quantization with the Rotation Trick.
@@ -97,7 +97,7 @@ class RotationTrick(StraightThrough):
     per_piece = True
     means = False
 
-    def __call__(self, vectors: tf.Tensor, quantized: tf.Tensor) -> tf.Tensor:
+    def apply(self, vectors: tf.Tensor, quantized: tf.Tensor) -> tf.Tensor:
         still, code = ops.stop_gradient(vectors), ops.stop_gradient(quantized)
         u, v = unit_vectors(still), unit_vectors(code)
         r = unit_vectors(u + v, OPPOSITE)

@@ -29,7 +29,7 @@ def value_and_gradient(estimate, x, e, g):
     x = tf.constant(x, "float32")
     with tf.GradientTape() as tape:
         tape.watch(x)
-        y = estimate(x, tf.constant(e, "float32"))
+        y = estimate.apply(x, tf.constant(e, "float32"))
         loss = tf.reduce_sum(y * tf.constant(g, "float32"))
     return y.numpy(), tape.gradient(loss, x).numpy()
 
