@@ -3,7 +3,7 @@
 import keras
 
 from keras_vqem import layers
-from tests.conformance import checks, family_cases
+from tests.conformance import checks, family_cases, strategy_cases
 
 DIM = 12
 POSITIONS = 6
@@ -66,18 +66,22 @@ NEAREST = [name for name in CASES if name.startswith(("hard_em", "soft_em", "vq"
 
 KINDS = ("hard_em", "soft_em_slices", "vq", "gaussian")
 
-CASES |= family_cases.CASES
-EXACT += family_cases.EXACT
-SAMPLED += family_cases.SAMPLED
-DISCRETE += family_cases.CASES
-STRAIGHT = NEAREST + family_cases.STRAIGHT
-NEAREST += family_cases.NEAREST
+STRAIGHT = list(NEAREST)
+for added in (family_cases, strategy_cases):
+    CASES |= added.CASES
+    EXACT += added.EXACT
+    SAMPLED += added.SAMPLED
+    DISCRETE += added.CASES
+    STRAIGHT += added.STRAIGHT
+    NEAREST += added.NEAREST
+EMA += strategy_cases.EMA
 KINDS += family_cases.KINDS
 
 
 def quick(names):
     """Parameters of a test: variants are slow ones."""
-    return checks.slow_but([n for n in names if n not in family_cases.VARIANTS], names)
+    variants = {*family_cases.VARIANTS, *strategy_cases.VARIANTS}
+    return checks.slow_but([n for n in names if n not in variants], names)
 
 
 def one_of_each_kind(names):

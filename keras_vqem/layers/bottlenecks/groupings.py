@@ -23,6 +23,8 @@ class Whole:
     num_codebooks = 1
     # Shape of the codes of one vector: () for a single code, (G,) for G codes.
     code_shape = ()
+    # Whether `split` and `merge` learn by gradient.
+    learned = False
 
     def build(self, layer: keras.layers.Layer, dim: int) -> int:
         """Creates the weights that the grouping needs.
@@ -227,7 +229,7 @@ def serialize(groups: Whole) -> dict[str, Any] | None:
     Returns:
         The serialized grouping, or None for `Whole`.
     """
-    if groups.code_shape:
+    if isinstance(groups, _Groups):
         return keras.saving.serialize_keras_object(groups)
     return None
 
@@ -249,10 +251,10 @@ def get(groups: int | Whole | dict[str, Any] | None) -> Whole:
     if isinstance(groups, numbers.Real):
         return Slices(groups)
     if isinstance(groups, _Groups):
-        # Copied, because the frame of `Projections` belongs to one layer.
+        # Copied, because the weights of projections belong to one layer.
         return type(groups).from_config(groups.get_config())
     raise ValueError(
         f"`groups` must be None for one code per vector, an integer number of slices, "
-        f"or one of Slices, SharedSlices and Projections from keras_vqem.layers, for "
-        f"example Slices(4). Received {groups!r}."
+        f"or one of Slices, SharedSlices, Projections and LearnedProjections from "
+        f"keras_vqem.layers, for example Slices(4). Received {groups!r}."
     )

@@ -210,7 +210,7 @@ def test_groups_are_codebooks_side_by_side(groups, rng):
 
 def test_metrics_carry_the_name_a_user_gave():
     names = [m.name for m in VQEMBottleneck(4).metrics]
-    assert names == ["nonfinite", "perplexity", "usage"]
+    assert names == ["nonfinite", "perplexity", "usage", "commitment"]
     again = VQEMBottleneck.from_config(VQEMBottleneck(4).get_config())
     assert [m.name for m in again.metrics] == names
     for name in ("image_codes", "top_bottleneck"):
