@@ -11,7 +11,12 @@ from numpy.typing import ArrayLike
 
 from keras_vqem import replicas
 from keras_vqem.checks import concrete, whole_number
-from keras_vqem.layers.bottlenecks import code_metrics, groupings, segments
+from keras_vqem.layers.bottlenecks import (
+    code_metrics,
+    groupings,
+    notices,
+    segments,
+)
 
 # Largest squared norm of a vector. The squared distance of two such vectors is at most
 # four times as large, which is still within float32.
@@ -54,6 +59,7 @@ class Bottleneck(keras.layers.Layer):
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         self._check_input_shape(input_shape)
+        notices.look_at_shape(self, input_shape)
         self._dim = input_shape[-1]
 
     def _rows(self, inputs, mask=None, sound=None):
@@ -93,6 +99,8 @@ class Bottleneck(keras.layers.Layer):
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         if not self.built:
             self.build(inputs.shape)
+        if tf.executing_eagerly():
+            notices.look_at_codebook(self)
         return inputs
 
     def _like(self, rows, inputs, *tail):
@@ -259,6 +267,8 @@ class DiscreteBottleneck(Bottleneck):
                 f"it on data, build it with build(input_shape), or load its weights."
             )
         concrete("decode", codes)
+        if tf.executing_eagerly():
+            notices.look_at_codebook(self)
         codes = self._in_range(codes)
         tail = self.groups.code_shape
         if tail and tuple(codes.shape[-1:]) != tail:

@@ -9,7 +9,13 @@ from numpy.typing import ArrayLike
 
 from keras_vqem import replicas
 from keras_vqem.checks import whole_number
-from keras_vqem.layers.bottlenecks import groupings, posterior, prior, segments
+from keras_vqem.layers.bottlenecks import (
+    groupings,
+    notices,
+    posterior,
+    prior,
+    segments,
+)
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 
@@ -71,6 +77,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         training: bool | None = None,
         prior_logits: tf.Tensor | None = None,
     ) -> dict[str, tf.Tensor]:
+        notices.look_at_call(self, inputs, training)
         sound = None
         if prior_logits is not None:
             prior_logits = self._prior_rows(prior_logits, inputs)

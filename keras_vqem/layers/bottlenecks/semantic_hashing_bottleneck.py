@@ -9,6 +9,7 @@ from keras.optimizers.schedules import LearningRateSchedule
 from numpy.typing import ArrayLike
 
 from keras_vqem.checks import whole_number
+from keras_vqem.layers.bottlenecks import notices
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 from keras_vqem.replicas import ReplicaSeedGenerator
@@ -115,6 +116,7 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
         mask: tf.Tensor | None = None,
         training: bool | None = None,
     ) -> dict[str, tf.Tensor]:
+        notices.look_at_call(self, inputs, training)
         rows, keep, nonfinite = self._rows(inputs, mask)
         v = ops.matmul(rows, self.kernel) + self.bias
         codes = _pack(v > 0)
