@@ -48,7 +48,8 @@ class Bottleneck(keras.layers.Layer):
             raise ValueError(
                 f"{type(self).__name__} needs vectors along the last axis: inputs "
                 f"[..., D] with a known D and at least one axis before it. Received "
-                f"shape {tuple(shape)}. For a single vector, add an axis: x[None]."
+                f"shape {tuple(shape)}. For a single vector, add an axis: x[None]. If "
+                f"channels come first, move them: keras.layers.Permute((2, 3, 1))."
             )
         if self.built and shape[-1] != self._dim:
             raise ValueError(
