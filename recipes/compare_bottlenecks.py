@@ -194,7 +194,9 @@ def main(arguments=None):
     settings["threads"] = options.threads
     results = comparison.Results(options.json, settings)
     names = [n for n in compared.QUANTIZERS if n in (options.only or [n])]
+    others, before = environment.OtherProcesses(), str(results.rows)
     failed = compare(options, settings, results, names)
+    share = others.share() or 0.0
 
     seeds = range(options.seeds)
     rows = {
@@ -204,15 +206,19 @@ def main(arguments=None):
     measured = {k: v for k, v in rows.items() if v and not isinstance(v, str)}
     machine = f"{environment.processor_name()}, {options.threads} threads"
     text = page(settings, rows, machine)
+    if share > 0.05 and before != str(results.rows):
+        text += (
+            f"\nOther processes used {share:.0%} of the machine: times are too long."
+        )
     print(text)
     if options.markdown:
         options.markdown.parent.mkdir(parents=True, exist_ok=True)
         with replacing(options.markdown) as temporary:
             temporary.write_text(text + "\n")
     if options.plot:
-        plane = (("bits_per_image", "bits per image"), ("psnr", "PSNR in dB"))
-        bars = ("step_ms", "ms per training step")
-        comparison.write_plot(options.plot, measured, plane, bars)
+        panels = {key: COLUMNS[key][0] for key in ("psnr", "bits_per_image", "step_ms")}
+        peers = [row.label for row in compared.QUANTIZERS.values() if row.peer]
+        comparison.write_plot(options.plot, measured, panels, others=peers)
     print(f"all results are in {options.json}")
 
 

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -165,43 +165,36 @@ def comparison_table(
 def write_plot(
     path: str | os.PathLike,
     rows: Mapping[str, Sequence[Mapping[str, float]]],
-    plane: tuple[tuple[str, str], tuple[str, str]],
-    bars: tuple[str, str],
+    panels: Mapping[str, str],
+    others: Collection[str] = (),
 ) -> None:
-    """Draws methods in a plane of two measures, and a third measure as bars.
+    """Draws one panel per measure: a line per method, with its mean and spread.
 
     Args:
         path: File to write. Its suffix determines the format.
         rows: Dict from labels to lists with one result per seed.
-        plane: Keys and titles of the horizontal and the vertical axis.
-        bars: Key and title of the third measure.
+        panels: Dict from keys of results to titles of panels.
+        others: Labels of methods that are drawn in grey.
     """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    colors = plt.get_cmap("tab20").colors
-    markers = "osD^v<>Pphd8"
-    height = max(4.0, 0.34 * len(rows) + 1.2)
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(11, height), layout="constrained", width_ratios=(1, 1)
+    size = (3 * len(panels) + 3, 0.32 * len(rows) + 1)
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=size, sharey=True, squeeze=False, layout="constrained"
     )
-    for place, results in enumerate(rows.values()):
-        color = colors[place % len(colors)]
-        (x, dx), (y, dy) = (mean_and_spread(results, key) for key, _ in plane)
-        style = {"color": color, "marker": markers[place % len(markers)]}
-        left.errorbar(x, y, dy, dx, capsize=2, markersize=7, linestyle="", **style)
-        mean, spread = mean_and_spread(results, bars[0])
-        right.barh(place, mean, xerr=spread, color=color, capsize=2)
-        right.plot(0, place, clip_on=False, markersize=7, zorder=3, **style)
-    left.set(xlabel=plane[0][1], ylabel=plane[1][1])
-    left.grid(alpha=0.3)
-    right.set(xlabel=bars[1], yticks=range(len(rows)), yticklabels=list(rows))
-    right.invert_yaxis()
-    for axis in (left, right):
+    for axis, (key, title) in zip(axes[0], panels.items(), strict=True):
+        for place, (label, results) in enumerate(rows.items()):
+            mean, spread = mean_and_spread(results, key)
+            color = "0.5" if label in others else "tab:blue"
+            axis.errorbar(mean, place, xerr=spread, fmt="o", color=color, capsize=3)
+        axis.set(xlabel=title, yticks=range(len(rows)), yticklabels=list(rows))
+        axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
+    axes[0, 0].invert_yaxis()
     pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=110)
+        figure.savefig(temporary, dpi=100)
     plt.close(figure)

@@ -121,6 +121,13 @@ class Bottleneck(keras.layers.Layer):
         scale = replicas.num_replicas() / ops.maximum(count, 1.0)
         return ops.sum(values * keep) * scale
 
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> dict:
+        # A layer that is given the whole dict shows these names in its error.
+        outputs = super().compute_output_spec(*args, **kwargs)
+        for key, tensor in outputs.items():
+            tensor.name = f"{self.name}_{key}"
+        return outputs
+
     def compute_mask(
         self, inputs: tf.Tensor, mask: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor] | None:
@@ -168,6 +175,10 @@ class DiscreteBottleneck(Bottleneck):
     vectors to codes) and `decode` (from codes to vectors), and an output with the keys
     `quantized`, `codes` and `samples`; see `VQEMBottleneck`. To test whether a layer
     has codes, use `isinstance(layer, DiscreteBottleneck)`.
+
+    The output is a dict, so the next layer takes `outputs["quantized"]`. A
+    `keras.Sequential` would pass on the whole dict, and the next layer would complain
+    that it "expects 1 input(s), but it received 3 input tensors".
 
     Args:
         num_codes: Number of codes, `K`. At least 2.

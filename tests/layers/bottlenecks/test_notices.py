@@ -203,3 +203,9 @@ def test_the_remedy_for_channels_first_keeps_shapes():
         x = keras.layers.Permute((2, 3, 1))(inputs)
         x = VQEMBottleneck(8)(x)["quantized"]
     assert keras.layers.Permute((3, 1, 2))(x).shape == inputs.shape
+
+
+def test_a_layer_that_is_given_the_whole_dict_names_its_parts():
+    parts = [keras.Input((4,)), VQEMBottleneck(8, name="vq"), keras.layers.Dense(3)]
+    with pytest.raises(ValueError, match="received 3.*name=vq_quantized"):
+        keras.Sequential(parts)
