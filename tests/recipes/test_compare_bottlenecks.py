@@ -1,7 +1,7 @@
 """The comparison with two quantizers and a handful of steps."""
 
 import json
-import sys
+import subprocess
 
 import numpy as np
 import pytest
@@ -33,7 +33,9 @@ def tiny(compare, monkeypatch):
     monkeypatch.setitem(compare.SIZES, "smoke", size)
 
 
-def test_rows_are_measured_kept_and_completed(compare, tiny, tmp_path, capsys):
+def test_rows_are_measured_kept_and_completed(
+    compare, tiny, tmp_path, monkeypatch, capsys
+):
     plot, page = tmp_path / "new" / "plot.png", tmp_path / "page.md"
     names = ["--only", "product", "vqp_ema", "--seeds", "1"]
     found = run(compare, tmp_path, *names, "--plot", str(plot), "--markdown", str(page))
@@ -59,11 +61,9 @@ def test_rows_are_measured_kept_and_completed(compare, tiny, tmp_path, capsys):
     assert "product, seed 0" not in capsys.readouterr().err
 
     # All is there: no process is started.
-    sys.modules["subprocess"].Popen, popen = None, sys.modules["subprocess"].Popen
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", None)
         run(compare, tmp_path, "--only", "product", "--seeds", "2")
-    finally:
-        sys.modules["subprocess"].Popen = popen
     assert "| 2 |" in capsys.readouterr().out
 
     with pytest.raises(SystemExit):
