@@ -21,7 +21,7 @@ def adapt(
         data: Vectors `[..., D]`, or a dataset of batches of them.
         steps: Number of batches of a dataset to use. None for all.
     """
-    if not hasattr(layer, "_adopt"):
+    if getattr(layer, "_adopt", None) is None:
         raise ValueError(
             f"The codebook of a {type(layer).__name__} does not start from data, so "
             f"there is nothing to adapt. Use VQEMBottleneck or VQBottleneck."

@@ -13,6 +13,7 @@ from keras_vqem.layers.bottlenecks import (
     adaptation,
     gradients,
     groupings,
+    notices,
     posterior,
     prior,
     segments,
@@ -103,6 +104,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         training: bool | None = None,
         prior_logits: tf.Tensor | None = None,
     ) -> dict[str, tf.Tensor]:
+        notices.look_at_call(self, inputs, training)
         sound = None
         if prior_logits is not None:
             prior_logits = self._prior_rows(prior_logits, inputs)

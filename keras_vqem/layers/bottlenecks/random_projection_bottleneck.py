@@ -10,19 +10,17 @@ from numpy.typing import ArrayLike
 from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
 from keras_vqem.layers.bottlenecks.groupings import Projections
+from keras_vqem.layers.bottlenecks.similarities import unit_vectors
 
 
 class _Directions(Projections):
-    """Projections of length 1. Without `num_groups` there is one, with codes [...]."""
+    """Projections. Without `num_groups` there is one, with codes `[...]`."""
 
     def __init__(self, num_groups: int | None, dim: int, seed: int):
         super().__init__(1 if num_groups is None else num_groups, dim=dim, seed=seed)
         self._single = num_groups is None
         if self._single:
             self.code_shape = ()
-
-    def split(self, rows: tf.Tensor) -> tf.Tensor:
-        return unit(super().split(rows))
 
     def split_codes(self, codes: ArrayLike) -> tf.Tensor:
         return super().split_codes(codes[:, None] if self._single else codes)
@@ -36,12 +34,6 @@ class _Directions(Projections):
             **super().get_config(),
             "num_groups": None if self._single else self.num_groups,
         }
-
-
-def unit(vectors: tf.Tensor) -> tf.Tensor:
-    """Scales vectors `[..., d]` to length 1; vectors of length 0 stay."""
-    square = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
-    return vectors * ops.rsqrt(ops.where(square > 0, square, 1.0))
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -107,6 +99,7 @@ class RandomProjectionBottleneck(CodebookBottleneck):
             num_codes,
             commitment_weight=0.0,
             groups=_Directions(groups, code_dim, seed),
+            similarity="cosine",
             **kwargs,
         )
         self.code_dim = code_dim
@@ -120,7 +113,7 @@ class RandomProjectionBottleneck(CodebookBottleneck):
         self.codebook = self.add_weight(
             name="codebook",
             shape=(self.groups.num_codebooks, self.num_codes, dim),
-            initializer=lambda shape, dtype: unit(normal(shape, dtype)),
+            initializer=lambda shape, dtype: unit_vectors(normal(shape, dtype)),
             dtype="float32",
             trainable=False,
             autocast=False,
@@ -132,6 +125,7 @@ class RandomProjectionBottleneck(CodebookBottleneck):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        del config["commitment_weight"]
+        for name in ("commitment_weight", "similarity", "gradient"):
+            del config[name]
         config["groups"] = self.groups.get_config()["num_groups"]
         return {**config, "code_dim": self.code_dim, "seed": self.seed}

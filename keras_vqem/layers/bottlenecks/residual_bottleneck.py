@@ -13,10 +13,12 @@ from keras_vqem import micro_batches
 from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, metric_name
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
+from keras_vqem.layers.bottlenecks.gradients import StraightThrough
 from keras_vqem.layers.bottlenecks.groupings import Whole
 from keras_vqem.layers.bottlenecks.random_projection_bottleneck import (
     RandomProjectionBottleneck,
 )
+from keras_vqem.layers.bottlenecks.similarities import Euclidean
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -334,6 +336,17 @@ def _patterns(bottleneck, num_quantizers, shared):
                 f"residuals. The Gumbel-Softmax, semantic hashing, finite scalar, "
                 f"lookup-free, random projection, Gaussian and residual bottlenecks do "
                 f"not look for the nearest vector of a codebook. Received {layer!r}."
+            )
+        plain = type(layer.similarity), type(layer.gradient), layer.groups.learned
+        if plain != (Euclidean, StraightThrough, False):
+            used = (layer.similarity, layer.gradient, layer.groups)
+            raise ValueError(
+                f"What a level leaves over is a difference of vectors, and the "
+                f"gradient passes the sum of all levels: levels need the Euclidean "
+                f"similarity, the straight-through gradient and no learned "
+                f"projections. {layer.name!r} has "
+                f"{[type(x).__name__ for x in used]}. Leave out its "
+                f"`similarity`, `gradient` or `groups`."
             )
         if layer.built:
             raise ValueError(

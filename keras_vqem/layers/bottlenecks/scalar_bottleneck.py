@@ -9,7 +9,7 @@ from keras import ops
 from numpy.typing import ArrayLike
 
 from keras_vqem.checks import whole_number
-from keras_vqem.layers.bottlenecks import groupings
+from keras_vqem.layers.bottlenecks import groupings, notices
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 
 # The metrics count every code.
@@ -126,6 +126,7 @@ class ScalarBottleneck(DiscreteBottleneck):
         mask: tf.Tensor | None = None,
         training: bool | None = None,
     ) -> dict[str, tf.Tensor]:
+        notices.look_at_call(self, inputs, training)
         rows, keep, nonfinite = self._rows(inputs, mask)
         keep = self.groups.split_rows(keep)
         numbers = self._numbers(rows)

@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras import ops
 from keras.optimizers.schedules import LearningRateSchedule
 
+from keras_vqem.layers.bottlenecks import notices
 from keras_vqem.layers.bottlenecks.groupings import Whole
 from keras_vqem.layers.bottlenecks.scalar_bottleneck import (
     ScalarBottleneck,
@@ -109,6 +110,7 @@ class SemanticHashingBottleneck(ScalarBottleneck):
         mask: tf.Tensor | None = None,
         training: bool | None = None,
     ) -> dict[str, tf.Tensor]:
+        notices.look_at_call(self, inputs, training)
         rows, keep, nonfinite = self._rows(inputs, mask)
         keep = self.groups.split_rows(keep)
         v = self._numbers(rows)

@@ -28,8 +28,8 @@ class SimVQBottleneck(VQBottleneck):
         groups: Number of codes per vector, or a grouping; see `VQEMBottleneck`. Each
             codebook has its own basis and its own map.
         seed: Integer seed of the basis. None draws one at random.
-        **kwargs: Other arguments of `keras.layers.Layer`. `trainable=False` freezes the
-            codebook.
+        **kwargs: `similarity`, `gradient` and `penalties` of `VQBottleneck`, and
+            arguments of `keras.layers.Layer`. `trainable=False` freezes the codebook.
 
     Call arguments:
         inputs: Vectors `[..., D]`.
@@ -52,6 +52,9 @@ class SimVQBottleneck(VQBottleneck):
           Quantized Models with One Linear Layer. arXiv:2411.02038.
     """
 
+    # A basis does not start from data.
+    _adopt = None
+
     def __init__(
         self,
         num_codes: int,
@@ -60,10 +63,19 @@ class SimVQBottleneck(VQBottleneck):
         seed: int | None = None,
         **kwargs: Any,
     ):
+        if "initializer" in kwargs:
+            raise ValueError(
+                f"A SimVQBottleneck takes no `initializer`, because its basis is "
+                f"random and frozen; received {kwargs['initializer']!r}. Leave it out, "
+                f"or use VQBottleneck."
+            )
         super().__init__(
-            num_codes, commitment_weight=commitment_weight, groups=groups, **kwargs
+            num_codes,
+            commitment_weight=commitment_weight,
+            groups=groups,
+            seed=seed,
+            **kwargs,
         )
-        self.seed = seed
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         # Not that of VQBottleneck, which makes a codebook.
@@ -104,4 +116,4 @@ class SimVQBottleneck(VQBottleneck):
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         del config["initializer"]
-        return {**config, "seed": self.seed}
+        return config

@@ -131,6 +131,11 @@ class VQBottleneck(CodebookBottleneck):
             )
 
     @property
+    def counts(self) -> keras.Variable | None:
+        """Numbers `[C, K]`, 0 for codes that wait for data; None if none can wait."""
+        return self.placed if self._waits else None
+
+    @property
     def codebook_weights(self) -> list[keras.Variable]:
         return [self.codebook, *([self.placed] if self._waits else [])]
 

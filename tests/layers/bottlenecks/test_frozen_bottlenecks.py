@@ -42,6 +42,14 @@ def test_sim_vq_brings_far_codes_into_use(rng):
     np.testing.assert_array_equal(layer.basis, start)
 
 
+def test_a_frozen_basis_does_not_start_from_data(rng):
+    with pytest.raises(ValueError, match="takes no `initializer`"):
+        SimVQBottleneck(4, initializer="data")
+    for layer in (SimVQBottleneck(4), RandomProjectionBottleneck(4, code_dim=2)):
+        with pytest.raises(ValueError, match="nothing to adapt"):
+            layer.adapt(rng.normal(size=(9, 3)))
+
+
 def test_random_projections_by_hand(rng):
     x = rng.normal(size=(40, 12)).astype("float32")
     layer = RandomProjectionBottleneck(20, code_dim=3, groups=2, seed=4)

@@ -210,6 +210,19 @@ def test_a_list_gives_each_level_its_own_settings(rng):
     assert len(layer.codebook_weights) == 3
 
 
+def test_levels_with_the_exact_posterior(rng):
+    x = rng.normal(size=(40, 3)).astype("float32")
+    layer = ResidualBottleneck(VQEMBottleneck(8, num_samples="exact", seed=1), 2)
+    for _ in range(5):
+        outputs = layer(x, training=True)
+    first, second = layer.quantizers
+    coarse = first.decode(layer.encode(x)[..., 0])
+    np.testing.assert_array_equal(
+        layer(x)["quantized"], coarse + second.decode(second.encode(x - coarse))
+    )
+    assert outputs["codes"].shape == (40, 2)
+
+
 def test_frozen_from_the_start(rng):
     layer = make(2, outer={"trainable": False})
     layer.build((None, 4))
@@ -231,6 +244,9 @@ def test_frozen_from_the_start(rng):
         (([VQEMBottleneck(4), VQEMBottleneck(4, num_samples=2)],), "`num_samples`"),
         (([VQEMBottleneck(4), VQEMBottleneck(4, groups=2)],), "same number of groups"),
         ((VQEMBottleneck(4), 2, False, 1.5), "probability"),
+        ((VQEMBottleneck(4, similarity="cosine"), 2), "Cosine.*Leave out"),
+        ((VQBottleneck(4, gradient="rotation"), 2), "RotationTrick.*Leave out"),
+        ((VQEMBottleneck(4, groups=layers.LearnedProjections(dim=2)), 2), "learned"),
     ],
 )
 def test_wrong_arguments(arguments, message):

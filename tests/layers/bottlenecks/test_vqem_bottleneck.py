@@ -171,7 +171,7 @@ def test_commitment_loss_and_its_gradient(rng):
     layer = start_from(VQEMBottleneck(5, commitment_weight=0.3), x[:5].numpy())
     with tf.GradientTape() as tape:
         tape.watch(x)
-        q = layer(x)["quantized"]
+        q = layer(x, training=False)["quantized"]
         loss = layer.losses[0]
     difference = x.numpy() - q.numpy()
     assert float(loss) == pytest.approx(0.3 * np.mean(difference**2), rel=1e-5)
