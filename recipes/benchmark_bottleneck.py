@@ -48,7 +48,8 @@ TARGETS = [
     ("soft EM, m=10, under 600 MB beyond its state", "soft10", None, "<", 600.0),
 ]
 # Rows of compared_bottlenecks.py that the rows below stand for: the same work.
-STANDS_FOR = {"hard_em", "hard_em_revival", "soft_em", "vqp_ema", "vqp_revival"}
+STANDS_FOR = {"hard_em", "hard_em_kmeans", "hard_em_revival", "soft_em"}
+STANDS_FOR |= {"vqp_ema", "vqp_revival"}
 RATIOS = {"times_matmul": "matmul", "times_hard_em": "hard"}
 COLUMNS = [("x matmul", "times_matmul"), ("x hard EM", "times_hard_em")]
 COLUMNS += [("first error", "mse", "{:.5f}")]

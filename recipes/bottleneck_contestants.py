@@ -16,7 +16,7 @@ import numpy as np
 # Workers do not look for modules beside this file.
 sys.path.append(str(pathlib.Path(__file__).parent))
 
-from compared_bottlenecks import KERAS, QUANTIZERS, TORCH
+from compared_bottlenecks import KERAS, QUANTIZERS, TORCH, torch_call
 
 DECAY = 0.999
 MEMBER_STEPS = 10_000  # length of the run that schedules and decays are chosen for
@@ -172,8 +172,8 @@ def _torch_step(data, layer):
 
     def step():
         vectors.grad = None
-        quantized, _, loss = layer(vectors)
-        ((quantized * weights).sum() + loss.sum()).backward()
+        quantized, _, loss = torch_call(layer, vectors)
+        ((quantized * weights).sum() + loss).backward()
         return quantized.detach()[0], vectors.grad[0]
 
     return step

@@ -5,7 +5,7 @@
         --peers .venv-peers/bin/python --json out/bottlenecks_cifar10.json
 
 The first command takes minutes and needs no data: generated images (shapes). The second
-takes CIFAR-10 and hours. Network, first weights, batches, number of steps and number of
+takes CIFAR-10 and half an hour of one core. Network, first weights, batches, number of steps and number of
 codes are the same for all; compared_bottlenecks.py has the table of quantizers. What
 was measured is kept in --json: a comparison that was interrupted, or gets more rows or
 seeds, goes on where it was.
@@ -17,8 +17,9 @@ import signal
 import sys
 import tempfile
 
-import compared_bottlenecks as compared
+import comparison_contestants as contestants
 from arguments import add_number, make_parser, user_errors
+from compared_bottlenecks import QUANTIZERS
 
 SIZES = {
     "smoke": {
@@ -34,14 +35,14 @@ SIZES = {
     },
     "small": {
         "dataset": "cifar10",
-        "train": 48_000,
-        "test": 10_000,
-        "steps": 10_000,
+        "train": 20_000,
+        "test": 5_000,
+        "steps": 1_500,
         "num_codes": 256,
-        "dim": 32,
-        "hidden": 128,
-        "batch": 64,
-        "rate": 0.001,
+        "dim": 16,
+        "hidden": 64,
+        "batch": 32,
+        "rate": 0.003,
     },
 }
 COLUMNS = {
@@ -62,7 +63,7 @@ SECONDS_PER_RUN = 24 * 3600.0
 def parse(arguments):
     parser = make_parser(__doc__)
     add = parser.add_argument
-    size_help = "smoke (shapes, minutes) or small (CIFAR-10, hours; default: smoke)"
+    size_help = "smoke (shapes, minutes) or small (CIFAR-10; default: smoke)"
     add("--size", choices=list(SIZES), default="smoke", help=size_help)
     add("--data", metavar="DIR", help="folder of CIFAR-10, for --size small")
     add(
@@ -81,9 +82,9 @@ def parse(arguments):
     plot_help = "picture to write: .png, .pdf or .svg"
     add("--plot", type=pathlib.Path, metavar="FILE", help=plot_help)
     options = parser.parse_args(arguments)
-    unknown = set(options.only or ()) - set(compared.QUANTIZERS)
+    unknown = set(options.only or ()) - set(QUANTIZERS)
     if unknown:
-        known = ", ".join(compared.QUANTIZERS)
+        known = ", ".join(QUANTIZERS)
         parser.error(f"no quantizer is named {', '.join(sorted(unknown))}; use {known}")
     if options.steps is not None and options.steps < 1:
         parser.error("--steps must be at least 1")
@@ -129,7 +130,7 @@ def compare(options, settings, results, names):
         WorkerFailed,
     )
 
-    peers = {name for name in names if compared.QUANTIZERS[name].peer}
+    peers = {name for name in names if QUANTIZERS[name].peer}
     left_out = set() if options.peers else peers
     failed = {name: "left out: no --peers interpreter" for name in left_out}
     # Seeds outside, so that an interrupted comparison has all rows.
@@ -142,7 +143,7 @@ def compare(options, settings, results, names):
     workers, progress = {}, Progress(len(missing))
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         if missing:
-            compared.make_data(folder, *images_of(options, settings))
+            contestants.make_data(folder, *images_of(options, settings))
         for name, seed in missing:
             progress.show(f"{name}, seed {seed}")
             if name in failed:
@@ -152,7 +153,7 @@ def compare(options, settings, results, names):
                 # One process for ours and one for theirs: torch never meets TensorFlow.
                 if peer not in workers:
                     python = options.peers if peer else sys.executable
-                    given = (compared.__file__, folder, options.threads)
+                    given = (contestants.__file__, folder, options.threads)
                     workers[peer] = Worker(python, *given, SECONDS_PER_RUN)
                     stack.callback(workers[peer].close)
                 results.add(name, seed, one_run(workers[peer], settings, name, seed))
@@ -193,14 +194,14 @@ def main(arguments=None):
     settings["steps"] = options.steps or settings["steps"]
     settings["threads"] = options.threads
     results = comparison.Results(options.json, settings)
-    names = [n for n in compared.QUANTIZERS if n in (options.only or [n])]
+    names = [n for n in QUANTIZERS if n in (options.only or [n])]
     others, before = environment.OtherProcesses(), str(results.rows)
     failed = compare(options, settings, results, names)
     share = others.share() or 0.0
 
     seeds = range(options.seeds)
     rows = {
-        compared.QUANTIZERS[name].label: results.of(name, seeds) or failed.get(name, "")
+        QUANTIZERS[name].label: results.of(name, seeds) or failed.get(name, "")
         for name in names
     }
     measured = {k: v for k, v in rows.items() if v and not isinstance(v, str)}
@@ -217,7 +218,7 @@ def main(arguments=None):
             temporary.write_text(text + "\n")
     if options.plot:
         panels = {key: COLUMNS[key][0] for key in ("psnr", "bits_per_image", "step_ms")}
-        peers = [row.label for row in compared.QUANTIZERS.values() if row.peer]
+        peers = [row.label for row in QUANTIZERS.values() if row.peer]
         comparison.write_plot(options.plot, measured, panels, others=peers)
     print(f"all results are in {options.json}")
 

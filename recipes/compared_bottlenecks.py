@@ -1,29 +1,19 @@
-"""Quantizers of compare_bottlenecks.py, in one small autoencoder of images.
+"""Quantizers of compare_bottlenecks.py and of benchmark_bottleneck.py.
 
 `QUANTIZERS` is the table: a new row is all that a new quantizer needs. Each row has a
 label and a function `(dim, num_codes, steps, seed)` that makes the layer, for vectors
 of size `dim`, about `num_codes` different codes per vector and a run of `steps` steps.
 Rows with `peer=True` make modules of vector-quantize-pytorch, which run in the
-environment of the peers.
-
-The network is the same in Keras and in torch, with the same first weights and the same
-batches. An image is a grid of patches. Two dense layers turn each patch into a vector,
-which is quantized; a 3 x 3 convolution and a dense layer turn vectors into patches.
+environment of the peers. A peer has the settings of the row above it; where that
+library starts codebooks by k-means only, this is in its label.
 """
 
 import functools
 import math
-import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-PATCH = 4
 COMMITMENT_WEIGHT = 0.25
-VARIANCE = 0.06  # about that of pixels from 0 to 1; errors are divided by it
-EPSILON = 1e-7  # of Adam, whose default differs between the libraries
-NOT_TIMED = 10  # steps at the beginning: compilation and first codes
 KERAS = ("keras-vqem", "keras", "tensorflow")
 TORCH = ("vector-quantize-pytorch", "torch")
 
@@ -39,22 +29,26 @@ def decay(steps):
     return min(0.999, max(0.9, 1 - 10 / steps))
 
 
+def levels(num_codes):
+    """Returns numbers of levels, at least 5 if possible, of about `num_codes` codes."""
+    found = []
+    for left in range(max(1, int(math.log(num_codes, 5))), 0, -1):
+        found.append(round((num_codes / math.prod(found)) ** (1 / left)))
+    return tuple(found)
+
+
 def em(dim, num_codes, steps, seed, **options):
     from keras_vqem.layers import VQEMBottleneck
 
     return VQEMBottleneck(num_codes, decay=decay(steps), seed=seed, **options)
 
 
-def soft_em(dim, num_codes, steps, seed):
+def soft_em(dim, num_codes, steps, seed, num_samples):
     import keras
 
     temperature = keras.optimizers.schedules.ExponentialDecay(0.3, steps, 0.01)
-    options = {"num_samples": 10, "temperature": temperature}
+    options = {"num_samples": num_samples, "temperature": temperature}
     return em(dim, num_codes, steps, seed, **options)
-
-
-def em_revival(dim, num_codes, steps, seed):
-    return em(dim, num_codes, steps, seed, dead_code_threshold=0.05)
 
 
 def em_product(dim, num_codes, steps, seed):
@@ -62,10 +56,41 @@ def em_product(dim, num_codes, steps, seed):
     return em(dim, math.isqrt(num_codes), steps, seed, groups=2)
 
 
-def vq(dim, num_codes, steps, seed):
+def em_residual(dim, num_codes, steps, seed):
+    from keras_vqem.layers import ResidualBottleneck
+
+    return ResidualBottleneck(em(dim, math.isqrt(num_codes), steps, seed), 2)
+
+
+def em_projected(dim, num_codes, steps, seed):
+    from keras_vqem.layers import LearnedProjections
+
+    groups = LearnedProjections(dim=dim // 4, seed=seed)
+    return em(dim, num_codes, steps, seed, groups=groups)
+
+
+def vq(dim, num_codes, steps, seed, **options):
     from keras_vqem.layers import VQBottleneck
 
-    return VQBottleneck(num_codes)
+    return VQBottleneck(num_codes, **options)
+
+
+def sim_vq(dim, num_codes, steps, seed):
+    from keras_vqem.layers import SimVQBottleneck
+
+    return SimVQBottleneck(num_codes, seed=seed)
+
+
+def finite_scalar(dim, num_codes, steps, seed):
+    from keras_vqem.layers import FiniteScalarBottleneck
+
+    return FiniteScalarBottleneck(levels(num_codes))
+
+
+def lookup_free(dim, num_codes, steps, seed):
+    from keras_vqem.layers import LookupFreeBottleneck
+
+    return LookupFreeBottleneck(round(math.log2(num_codes)))
 
 
 def gumbel(dim, num_codes, steps, seed):
@@ -89,29 +114,16 @@ def semantic_hashing(dim, num_codes, steps, seed):
     return SemanticHashingBottleneck(bits, discrete_rate=rate, seed=seed)
 
 
-def peer_vq(dim, num_codes, steps, seed, **options):
-    from vector_quantize_pytorch import VectorQuantize
+def peer_vq(dim, num_codes, steps, seed, kind="VectorQuantize", **options):
+    import vector_quantize_pytorch
 
-    options = {"decay": decay(steps), "threshold_ema_dead_code": 0} | options
-    return VectorQuantize(
+    defaults = {"decay": decay(steps), "threshold_ema_dead_code": 0}
+    return getattr(vector_quantize_pytorch, kind)(
         dim=dim,
         codebook_size=num_codes,
         commitment_weight=COMMITMENT_WEIGHT,
-        rotation_trick=False,
-        **options,
+        **defaults | {"rotation_trick": False} | options,
     )
-
-
-def peer_ema(*given):
-    return peer_vq(*given, kmeans_init=True)
-
-
-def peer_revival(*given):
-    return peer_vq(*given, kmeans_init=True, threshold_ema_dead_code=2)
-
-
-def peer_learned(*given):
-    return peer_vq(*given, learnable_codebook=True, ema_update=False)
 
 
 def peer_product(dim, num_codes, steps, seed):
@@ -120,222 +132,95 @@ def peer_product(dim, num_codes, steps, seed):
     return peer_vq(dim, codes, steps, seed, kmeans_init=True, **options)
 
 
+def peer_residual(dim, num_codes, steps, seed):
+    options = {"kind": "ResidualVQ", "num_quantizers": 2, "kmeans_init": True}
+    return peer_vq(dim, math.isqrt(num_codes), steps, seed, **options)
+
+
+def peer_projected(dim, num_codes, steps, seed):
+    options = {"codebook_dim": dim // 4, "kmeans_init": True}
+    return peer_vq(dim, num_codes, steps, seed, **options)
+
+
+def peer_sim_vq(dim, num_codes, steps, seed):
+    from vector_quantize_pytorch import SimVQ
+
+    return SimVQ(
+        dim=dim,
+        codebook_size=num_codes,
+        rotation_trick=False,
+        input_to_quantize_commit_loss_weight=COMMITMENT_WEIGHT,
+    )
+
+
+def peer_finite_scalar(dim, num_codes, steps, seed):
+    from vector_quantize_pytorch import FSQ
+
+    return FSQ(levels(num_codes), dim=dim, preserve_symmetry=True)
+
+
+def peer_lookup_free(dim, num_codes, steps, seed):
+    from vector_quantize_pytorch import LFQ
+
+    num_codes = 2 ** round(math.log2(num_codes))
+    options = {"commitment_loss_weight": COMMITMENT_WEIGHT}
+    return LFQ(dim=dim, codebook_size=num_codes, **options)
+
+
+def ours(label, make, **options):
+    return Quantizer(label, functools.partial(make, **options))
+
+
+def peer(label, make, **options):
+    label = f"vector-quantize-pytorch, {label}"
+    return Quantizer(label, functools.partial(make, **options), peer=True)
+
+
+KMEANS = {"kmeans_init": True}
+LEARNED = {"learnable_codebook": True, "ema_update": False}
 # In the order of the rows of the table, each peer below its counterpart.
 QUANTIZERS = {
-    "hard_em": Quantizer("hard EM", em),
-    "vqp_ema": Quantizer("vector-quantize-pytorch, EMA", peer_ema, peer=True),
-    "hard_em_revival": Quantizer("hard EM, dead codes moved", em_revival),
-    "vqp_revival": Quantizer(
-        "vector-quantize-pytorch, EMA, dead codes moved", peer_revival, peer=True
+    "hard_em": ours("hard EM", em),
+    "hard_em_kmeans": ours("hard EM, k-means start", em, initializer="kmeans"),
+    "vqp_ema": peer("EMA, k-means start", peer_vq, **KMEANS),
+    "hard_em_revival": ours("hard EM, dead codes moved", em, dead_code_threshold=0.05),
+    "vqp_revival": peer(
+        "EMA, k-means start, dead codes moved",
+        peer_vq,
+        threshold_ema_dead_code=2,
+        **KMEANS,
     ),
-    "soft_em": Quantizer("soft EM, 10 draws", soft_em),
-    "vq": Quantizer("VQ, by gradient", vq),
-    "vqp_learned": Quantizer(
-        "vector-quantize-pytorch, by gradient", peer_learned, peer=True
+    "soft_em": ours("soft EM, 10 draws", soft_em, num_samples=10),
+    "exact_em": ours("soft EM, exact", soft_em, num_samples="exact"),
+    "cosine": ours("hard EM, cosine", em, similarity="cosine"),
+    "vqp_cosine": peer(
+        "EMA, k-means start, cosine", peer_vq, use_cosine_sim=True, **KMEANS
     ),
-    "product": Quantizer("hard EM, product of 2 codebooks", em_product),
-    "vqp_product": Quantizer(
-        "vector-quantize-pytorch, EMA, 2 heads", peer_product, peer=True
+    "projected": ours("hard EM, learned projection to a quarter", em_projected),
+    "vqp_projected": peer("EMA, k-means start, codebook_dim", peer_projected),
+    "product": ours("hard EM, product of 2 codebooks", em_product),
+    "vqp_product": peer("EMA, k-means start, 2 heads", peer_product),
+    "residual": ours("hard EM, 2 residual levels", em_residual),
+    "vqp_residual": peer("ResidualVQ, k-means start", peer_residual),
+    "vq": ours("VQ, by gradient", vq),
+    "vqp_learned": peer("by gradient", peer_vq, **LEARNED),
+    "vq_rotation": ours("VQ, by gradient, rotation trick", vq, gradient="rotation"),
+    "vqp_learned_rotation": peer(
+        "by gradient, rotation trick", peer_vq, rotation_trick=True, **LEARNED
     ),
-    "gumbel": Quantizer("Gumbel-Softmax", gumbel),
-    "semantic_hashing": Quantizer("semantic hashing", semantic_hashing),
+    "sim_vq": ours("SimVQ", sim_vq),
+    "vqp_sim_vq": peer("SimVQ", peer_sim_vq),
+    "finite_scalar": ours("finite scalar (FSQ)", finite_scalar),
+    "vqp_finite_scalar": peer("FSQ", peer_finite_scalar),
+    "lookup_free": ours("lookup-free (LFQ)", lookup_free),
+    "vqp_lookup_free": peer("LFQ", peer_lookup_free),
+    "gumbel": ours("Gumbel-Softmax", gumbel),
+    "semantic_hashing": ours("semantic hashing", semantic_hashing),
 }
 
 
-# Data: arrays in a folder, the same for every worker.
-
-
-def to_patches(images):
-    """Turns uint8 images [N, H, W, 3] into patches [N, H / 4, W / 4, 48]."""
-    count, height, width, channels = images.shape
-    rows, columns = height // PATCH, width // PATCH
-    cut = images.reshape(count, rows, PATCH, columns, PATCH, channels)
-    return cut.transpose(0, 1, 3, 2, 4, 5).reshape(count, rows, columns, -1)
-
-
-def make_data(folder, train, test):
-    """Writes images to a folder, as uint8 patches."""
-    for name, images in (("train", train), ("test", test)):
-        np.save(f"{folder}/{name}.npy", to_patches(images))
-
-
-def load_data(folder, **settings):
-    """Returns the settings of the run, the images and the folder, as one dict."""
-    arrays = {name: np.load(f"{folder}/{name}.npy") for name in ("train", "test")}
-    return settings | arrays | {"folder": folder}
-
-
-def scaled(patches):
-    return patches.astype("float32") / 255 - 0.5
-
-
-def first_weights(data, seed):
-    """Returns the first kernels of the network: Glorot uniform."""
-    rng = np.random.default_rng([seed, 0])
-    pixels, hidden, dim = data["train"].shape[-1], data["hidden"], data["dim"]
-
-    def glorot(*shape):
-        field = math.prod(shape[:-2])
-        limit = math.sqrt(6 / (field * (shape[-2] + shape[-1])))
-        return rng.uniform(-limit, limit, shape).astype("float32")
-
-    return [
-        glorot(pixels, hidden),
-        glorot(hidden, dim),
-        glorot(3, 3, dim, hidden),
-        glorot(hidden, pixels),
-    ]
-
-
-def batches(data, seed, steps):
-    """Yields the batches of a run."""
-    rng = np.random.default_rng([seed, 1])
-    for _ in range(steps):
-        yield scaled(
-            data["train"][rng.integers(len(data["train"]), size=data["batch"])]
-        )
-
-
-class Run(NamedTuple):
-    """A contestant of `benchmark_worker.py`, whose check is a whole run."""
-
-    check: Callable  # number of steps -> results
-    step: Any = None
-
-
-def measured(data, name, seed, num_codes, step, rebuild, steps):
-    """Trains, then measures.
-
-    Args:
-        data: Data of the run.
-        name: Name of the quantizer.
-        seed: Seed of the run.
-        num_codes: Number of codes per codebook.
-        step: Function from a batch to nothing, the training step.
-        rebuild: Function from a batch to rebuilt patches and codes `[B, H, W, ...]`.
-        steps: Number of steps.
-    """
-    seconds = []
-    for batch in batches(data, seed, steps):
-        start = time.perf_counter()
-        step(batch)
-        seconds.append(time.perf_counter() - start)
-    files, errors = {}, {}
-    for split in ("train", "test"):
-        found, error = [], 0.0
-        for start in range(0, len(data[split]), 256):
-            batch = scaled(data[split][start : start + 256])
-            rebuilt, codes = rebuild(batch)
-            error += float(np.sum(np.square(rebuilt - batch, dtype="float64")))
-            found.append(np.asarray(codes))
-        codes = np.concatenate(found)
-        codes = codes.reshape(*data[split].shape[:3], -1)  # [N, H, W, slots]
-        files[split] = f"{data['folder']}/{name}_{seed}_{split}.npy"
-        np.save(files[split], codes.astype("int32"))
-        errors[split] = error / data[split].size
-    return {
-        "mse": errors["test"],
-        "step_ms": 1e3 * float(np.median(seconds[NOT_TIMED:] or seconds)),
-        "num_codes": num_codes,
-        "slots": codes.shape[-1],
-        "codes": files,
-    }
-
-
-def keras_run(name, data, seed, steps):
-    import keras
-    import tensorflow as tf
-
-    keras.backend.clear_session()
-    keras.utils.set_random_seed(seed)
-    layer = QUANTIZERS[name].make(data["dim"], data["num_codes"], steps, seed)
-    pixels, hidden, same = data["train"].shape[-1], data["hidden"], {"padding": "same"}
-    network = [
-        keras.layers.Dense(hidden, activation="relu"),
-        keras.layers.Dense(data["dim"]),
-        keras.layers.Conv2D(hidden, 3, activation="relu", **same),
-        keras.layers.Dense(pixels),
-    ]
-    inputs = keras.Input(data["train"].shape[1:])
-    outputs = layer(network[1](network[0](inputs)))
-    rebuilt = network[3](network[2](outputs["quantized"]))
-    model = keras.Model(inputs, (rebuilt, outputs["codes"]))
-    for part, kernel in zip(network, first_weights(data, seed), strict=True):
-        part.kernel.assign(kernel)
-    optimizer = keras.optimizers.Adam(data["rate"], epsilon=EPSILON)
-    optimizer.build(model.trainable_variables)
-
-    @tf.function(reduce_retracing=True)
-    def train(x):
-        with tf.GradientTape() as tape:
-            error = tf.reduce_mean(tf.square(model(x, training=True)[0] - x))
-            loss = error / VARIANCE + sum(model.losses)
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply(gradients, model.trainable_variables)
-        return loss
-
-    infer = tf.function(lambda x: model(x, training=False), reduce_retracing=True)
-
-    def step(x):
-        train(x).numpy()
-
-    def rebuild(x):
-        return [np.asarray(part) for part in infer(x)]
-
-    run = (layer.num_codes, step, rebuild)
-    return Run(functools.partial(measured, data, name, seed, *run))
-
-
-def torch_run(name, data, seed, steps):
-    import torch
-    from torch.nn import functional
-
-    torch.manual_seed(seed)
-    layer = QUANTIZERS[name].make(data["dim"], data["num_codes"], steps, seed)
-    one, two, three, four = (
-        torch.tensor(kernel) for kernel in first_weights(data, seed)
-    )
-    # torch keeps outputs before inputs, and channels before rows and columns.
-    kernels = [one.T, two.T, three.permute(3, 2, 0, 1), four.T]
-    kernels = [kernel.contiguous().requires_grad_() for kernel in kernels]
-    sizes = (data["hidden"], data["dim"], data["hidden"], data["train"].shape[-1])
-    biases = [torch.zeros(size, requires_grad=True) for size in sizes]
-    weights = [*kernels, *biases, *layer.parameters()]
-    optimizer = torch.optim.Adam(weights, lr=data["rate"], eps=EPSILON)
-
-    def forward(x):
-        hidden = functional.relu(functional.linear(x, kernels[0], biases[0]))
-        vectors = functional.linear(hidden, kernels[1], biases[1])
-        rows = vectors.reshape(len(x), -1, data["dim"])
-        quantized, codes, loss = layer(rows)
-        grid = quantized.reshape(vectors.shape).permute(0, 3, 1, 2)
-        hidden = functional.conv2d(grid, kernels[2], biases[2], padding=1)
-        hidden = functional.relu(hidden).permute(0, 2, 3, 1)
-        rebuilt = functional.linear(hidden, kernels[3], biases[3])
-        return rebuilt, codes.reshape(*x.shape[:3], -1), loss.sum()
-
-    def step(x):
-        layer.train()
-        x = torch.from_numpy(x)
-        optimizer.zero_grad()
-        rebuilt, _, loss = forward(x)
-        (functional.mse_loss(rebuilt, x) / VARIANCE + loss).backward()
-        optimizer.step()
-
-    def rebuild(x):
-        layer.eval()
-        with torch.no_grad():
-            rebuilt, codes, _ = forward(torch.from_numpy(x))
-        return rebuilt.numpy(), codes.numpy()
-
-    num_codes = layer.codebook_size
-    return Run(functools.partial(measured, data, name, seed, num_codes, step, rebuild))
-
-
-def _contestant(name, row):
-    make = functools.partial(torch_run if row.peer else keras_run, name)
-    return make, TORCH if row.peer else KERAS
-
-
-# For `benchmark_worker.py`.
-CONTESTANTS = {name: _contestant(name, row) for name, row in QUANTIZERS.items()}
+def torch_call(layer, vectors):
+    """Returns quantized vectors, codes and loss of a module of the peers."""
+    # Finite scalar quantization returns no loss.
+    quantized, codes, *losses = layer(vectors)
+    return quantized, codes, sum(loss.sum() for loss in losses)

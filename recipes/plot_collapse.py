@@ -12,7 +12,7 @@ patches. The numbers are printed. A run takes a few seconds.
 from pathlib import Path
 
 from arguments import add_number, make_parser, user_errors
-from compared_bottlenecks import scaled, to_patches
+from comparison_contestants import scaled, to_patches
 
 NUM_CODES = 128
 DIM = 8

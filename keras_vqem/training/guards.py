@@ -172,7 +172,8 @@ class CodebookWatch(keras.callbacks.Callback):
 
     def _look_at_use(self, layer, logs):
         found = logs.get(layer.perplexity.name)
-        if not found:  # 0 if no code was counted.
+        # 0 if no code was counted. Levels have codebooks, a residual bottleneck none.
+        if not found or hasattr(layer, "quantizers"):
             return
         # Two codes in equal use have perplexity 2: less is a single code.
         least = max(1.5, self.min_perplexity * layer.num_codes)
@@ -186,8 +187,8 @@ class CodebookWatch(keras.callbacks.Callback):
         self._tell(
             layer.name,
             found < least,
-            f"the codebook has collapsed: a perplexity of {found:.1f} with "
-            f"{layer.num_codes} codes. To use more of them, "
+            f"the codebook has collapsed: a {layer.perplexity.name} of {found:.1f} "
+            f"with {layer.num_codes} codes. To use more of them, "
             f"{', '.join([*remedies, 'lower the learning rate'])}, or choose fewer "
             f"codes.",
         )

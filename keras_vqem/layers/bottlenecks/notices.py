@@ -38,9 +38,14 @@ def tell(
         log: Function that takes the warning.
     """
     kinds = _told.setdefault(layer, set())
-    if kind not in kinds:
+    if kinds.isdisjoint((kind, "leave")):
         kinds.add(kind)
         log(f"{type(layer).__name__} {layer.name!r} {message}")
+
+
+def leave_to_outer(layer: keras.layers.Layer) -> None:
+    """Never warns about a layer, because it is part of one that is warned about."""
+    _told.setdefault(layer, set()).add("leave")
 
 
 def look_at_shape(layer: keras.layers.Layer, shape: tuple[int | None, ...]) -> None:
@@ -151,14 +156,17 @@ def look_at_batch(
 
 def waiting(layer: keras.layers.Layer) -> int | None:
     """Returns how many codes have no vector yet, or None if that is not known."""
+    if replicas.num_replicas() > 1 or "full" in _told.get(layer, ()):
+        return None
     # Of the bottlenecks whose codes may wait for data: 0 marks those that do.
-    counts = getattr(layer, "counts", None)
-    if counts is None or replicas.num_replicas() > 1 or "full" in _told.get(layer, ()):
+    parts = [getattr(x, "counts", None) for x in getattr(layer, "quantizers", [layer])]
+    parts = [counts for counts in parts if counts is not None]
+    if not parts:
         return None
     # While a graph is traced, variables have the values that they have outside.
     with tf.init_scope():
-        found = np.asarray(tf.convert_to_tensor(counts.value))
-    number = int(np.max(np.sum(found == 0, axis=-1)))
+        found = [np.asarray(tf.convert_to_tensor(counts.value)) for counts in parts]
+    number = int(np.max(np.sum(np.concatenate(found) == 0, axis=-1)))
     if not number:
         # Codes never lose their vectors, so there is no need to look again.
         _told.setdefault(layer, set()).add("full")

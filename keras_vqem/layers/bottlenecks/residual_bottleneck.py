@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from keras_vqem import micro_batches
 from keras_vqem.checks import whole_number
+from keras_vqem.layers.bottlenecks import notices
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, metric_name
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
 from keras_vqem.layers.bottlenecks.gradients import StraightThrough
@@ -155,7 +156,9 @@ class ResidualBottleneck(DiscreteBottleneck):
         # Residuals are differences of almost equal numbers.
         config["dtype"] = "float32"
         config["trainable"] = config["trainable"] and self.trainable
-        return type(pattern).from_config(config)
+        layer = type(pattern).from_config(config)
+        notices.leave_to_outer(layer)
+        return layer
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)
@@ -177,6 +180,7 @@ class ResidualBottleneck(DiscreteBottleneck):
         mask: tf.Tensor | None = None,
         training: bool | None = None,
     ) -> dict[str, tf.Tensor]:
+        notices.look_at_call(self, inputs, training)
         rows, keep, nonfinite = self._rows(inputs, mask)
         used = self._draw_used() if training and self.quantizer_dropout else None
         # One M step for all levels of a shared codebook: to it, they are parts of a
