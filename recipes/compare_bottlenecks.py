@@ -5,10 +5,10 @@
         --peers .venv-peers/bin/python --json out/bottlenecks_cifar10.json
 
 The first command takes minutes and needs no data: generated images (shapes). The second
-takes CIFAR-10 and half an hour of one core. Network, first weights, batches, number of steps and number of
-codes are the same for all; compared_bottlenecks.py has the table of quantizers. What
-was measured is kept in --json: a comparison that was interrupted, or gets more rows or
-seeds, goes on where it was.
+takes CIFAR-10 and half an hour of one core. Network, first weights, batches, number of
+steps and number of codes are the same for all; compared_bottlenecks.py has the table of
+quantizers. What was measured is kept in --json: a comparison that was interrupted, or
+gets more rows or seeds, goes on where it was.
 """
 
 import contextlib

@@ -163,7 +163,7 @@ def test_every_other_quantizer_is_a_row(recipe):
     assert set(rows) < set(benchmark.entries_to_time(benchmark.parse(["--members"])))
 
 
-@pytest.mark.parametrize("name", ["product", "semantic_hashing"])
+@pytest.mark.parametrize("name", ["residual", "finite_scalar", "semantic_hashing"])
 def test_members_take_steps(recipe, name, tmp_path):
     contestants = recipe("bottleneck_contestants")
     contestants.make_data(tmp_path, 32, 8, seed=0)

@@ -51,7 +51,7 @@ def test_rows_are_measured_kept_and_completed(
         "| hard EM, product of 2 codebooks | " in text and "shapes: 64 images" in text
     )
     # Without the peers' interpreter their rows say why they are empty.
-    assert "vector-quantize-pytorch, EMA: left out" in text and "vqp_ema" not in found
+    assert "EMA, k-means start: left out" in text and "vqp_ema" not in found
 
     # A second seed is measured, the first is not.
     progress = capsys.readouterr().err
@@ -108,11 +108,19 @@ def test_every_row_of_ours_makes_a_layer_of_the_same_rate(table):
             assert isinstance(layer, DiscreteBottleneck), name
             slots = np.prod(layer.groups.code_shape, dtype=int)
             assert layer.num_codes**slots == 64, name
+            layer(np.zeros((2, 3, 16), "float32"), training=True)
 
 
-def test_patches_are_parts_of_images(table, rng):
+@pytest.mark.parametrize("num_codes", [3, 16, 64, 256, 1000, 4096, 65536])
+def test_levels_give_about_as_many_codes(table, num_codes):
+    levels = table.levels(num_codes)
+    assert 0.8 < np.prod(levels) / num_codes < 1.25
+    assert min(levels) >= min(num_codes, 5)
+
+
+def test_patches_are_parts_of_images(recipe, rng):
     images = rng.integers(0, 256, size=(2, 8, 12, 3)).astype("uint8")
-    patches = table.to_patches(images)
+    patches = recipe("comparison_contestants").to_patches(images)
     assert patches.shape == (2, 2, 3, 48)
     np.testing.assert_array_equal(patches[1, 1, 2].reshape(4, 4, 3), images[1, 4:, 8:])
 

@@ -1,18 +1,14 @@
 """LearnedProjections: a grouping whose way in and out of the codes is learned."""
 
-from typing import Any
-
 import keras
 import tensorflow as tf
 from keras import ops
-from numpy.typing import ArrayLike
 
-from keras_vqem.checks import whole_number
-from keras_vqem.layers.bottlenecks.groupings import Slices
+from keras_vqem.layers.bottlenecks.groupings import ProjectedSlices
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
-class LearnedProjections(Slices):
+class LearnedProjections(ProjectedSlices):
     """Codes of learned projections, for a codebook of smaller vectors.
 
     A trainable linear map with a bias turns each vector into `num_groups` projections
@@ -45,19 +41,8 @@ class LearnedProjections(Slices):
 
     learned = True
 
-    def __init__(
-        self, num_groups: int | None = None, dim: int | None = None, seed: int = 0
-    ):
-        super().__init__(1 if num_groups is None else num_groups)
-        self._single = num_groups is None
-        if self._single:
-            self.code_shape = ()
-        self.dim = None if dim is None else whole_number("dim", dim, 1)
-        self.seed = seed
-
     def build(self, layer: keras.layers.Layer, dim: int) -> int:
-        self._dim = super().build(layer, dim) if self.dim is None else self.dim
-        size = self.num_groups * self._dim
+        size = self.num_groups * super().build(layer, dim)
 
         def add_map(name, seed, *shape):
             return [
@@ -85,13 +70,3 @@ class LearnedProjections(Slices):
     def merge(self, pieces: tf.Tensor) -> tf.Tensor:
         kernel, bias = self._outward
         return ops.matmul(super().merge(pieces), kernel) + bias
-
-    def split_codes(self, codes: ArrayLike) -> tf.Tensor:
-        return codes[None] if self._single else super().split_codes(codes)
-
-    def merge_codes(self, codes: ArrayLike) -> tf.Tensor:
-        return codes[0] if self._single else super().merge_codes(codes)
-
-    def get_config(self) -> dict[str, Any]:
-        num_groups = None if self._single else self.num_groups
-        return {"num_groups": num_groups, "dim": self.dim, "seed": self.seed}

@@ -3,37 +3,12 @@
 from typing import Any
 
 import keras
-import tensorflow as tf
 from keras import ops
-from numpy.typing import ArrayLike
 
 from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
 from keras_vqem.layers.bottlenecks.groupings import Projections
 from keras_vqem.layers.bottlenecks.similarities import unit_vectors
-
-
-class _Directions(Projections):
-    """Projections. Without `num_groups` there is one, with codes `[...]`."""
-
-    def __init__(self, num_groups: int | None, dim: int, seed: int):
-        super().__init__(1 if num_groups is None else num_groups, dim=dim, seed=seed)
-        self._single = num_groups is None
-        if self._single:
-            self.code_shape = ()
-
-    def split_codes(self, codes: ArrayLike) -> tf.Tensor:
-        return super().split_codes(codes[:, None] if self._single else codes)
-
-    def merge_codes(self, codes: ArrayLike) -> tf.Tensor:
-        codes = super().merge_codes(codes)
-        return codes[:, 0] if self._single else codes
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_groups": None if self._single else self.num_groups,
-        }
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -98,7 +73,7 @@ class RandomProjectionBottleneck(CodebookBottleneck):
         super().__init__(
             num_codes,
             commitment_weight=0.0,
-            groups=_Directions(groups, code_dim, seed),
+            groups=Projections(groups, dim=code_dim, seed=seed),
             similarity="cosine",
             **kwargs,
         )

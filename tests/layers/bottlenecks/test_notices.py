@@ -87,6 +87,34 @@ def test_every_bottleneck_notices_that_it_was_not_told(case):
         frozen(X)
 
 
+def warnings_of(use):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        use()
+    return [str(x.message) for x in found if "ottleneck" in str(x.message)]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_residual_bottleneck_warns_for_its_levels(shared):
+    def make():
+        pattern = VQEMBottleneck(65, decay=0.9, seed=0)
+        layer = layers.ResidualBottleneck(pattern, 2, shared=shared, name="codes")
+        layer.build(X.shape)
+        return layer
+
+    layer = make()
+    [message] = warnings_of(lambda: layer.encode(X))
+    assert message.startswith("ResidualBottleneck 'codes' is used before its codebook")
+    assert not warnings_of(lambda: layer.decode(layer.encode(X)))
+    # All levels of a shared codebook are one batch of 128 vectors.
+    found = warnings_of(lambda: make()(X, training=True))
+    assert len(found) == (0 if shared else 1)
+    assert shared or "a batch has 64 vectors for 65 codes" in found[0]
+    with tf.GradientTape():
+        [message] = warnings_of(lambda: make()(X))
+    assert message.startswith("ResidualBottleneck 'codes' is called while gradients")
+
+
 @pytest.mark.parametrize("strategy_name", [None, "one device"])
 def test_a_model_that_passes_training_on_is_silent(strategy_name, tmp_path):
     scope = contextlib.nullcontext()
