@@ -9,7 +9,6 @@ import functools
 import math
 import pathlib
 import sys
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -23,7 +22,6 @@ from compared_bottlenecks import KERAS, QUANTIZERS, TORCH, torch_call
 PATCH = 4
 VARIANCE = 0.06  # about that of pixels from 0 to 1; errors are divided by it
 EPSILON = 1e-7  # of Adam, whose default differs between the libraries
-NOT_TIMED = 10  # steps at the beginning: compilation and first codes
 
 
 # Data: arrays in a folder, the same for every worker.
@@ -99,11 +97,8 @@ def measured(data, name, seed, num_codes, step, rebuild, steps):
         rebuild: Function from a batch to rebuilt patches and codes `[B, H, W, ...]`.
         steps: Number of steps.
     """
-    seconds = []
     for batch in batches(data, seed, steps):
-        start = time.perf_counter()
         step(batch)
-        seconds.append(time.perf_counter() - start)
     files, errors = {}, {}
     for split in ("train", "test"):
         found, error = [], 0.0
@@ -119,7 +114,6 @@ def measured(data, name, seed, num_codes, step, rebuild, steps):
         errors[split] = error / data[split].size
     return {
         "mse": errors["test"],
-        "step_ms": 1e3 * float(np.median(seconds[NOT_TIMED:] or seconds)),
         "num_codes": num_codes,
         "slots": codes.shape[-1],
         "codes": files,

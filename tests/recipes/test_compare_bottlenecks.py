@@ -44,7 +44,7 @@ def test_rows_are_measured_kept_and_completed(
     assert 1 <= first["perplexity"] <= 4 and 0 < first["usage"] <= 1
     assert 0 < first["bits_per_image"] <= 64 * 2 * 2 + 10
     assert first["psnr"] == pytest.approx(-10 * np.log10(first["mse"]))
-    assert 0 < first["mse"] < 0.2 and first["step_ms"] > 0
+    assert 0 < first["mse"] < 0.2
     assert plot.read_bytes().startswith(b"\x89PNG")
     text = page.read_text()
     assert (

@@ -31,7 +31,7 @@ class StraightThrough(Strategy):
     ...     4, gradient=keras_vqem.layers.StraightThrough())
     >>> x = tf.Variable([[1.0, 2.0]])
     >>> with tf.GradientTape() as tape:
-    ...     y = 3 * layer(x)["quantized"]
+    ...     y = 3 * layer(x, training=True)["quantized"]
     >>> tape.gradient(y, x).numpy().tolist()
     [[3.0, 3.0]]
 
@@ -85,7 +85,7 @@ class RotationTrick(StraightThrough):
     ...     initializer=keras.initializers.Constant([[[0.0, 3.0], [0.0, -3.0]]]))
     >>> x = tf.Variable([[1.0, 0.1]])  # almost at a right angle to its code (0, 3)
     >>> with tf.GradientTape() as tape:
-    ...     y = layer(x)["quantized"][0, 1]
+    ...     y = layer(x, training=True)["quantized"][0, 1]
     >>> print(tape.gradient(y, x).numpy().round(1))
     [[3.  0.3]]
 

@@ -118,7 +118,7 @@ def look_at_codebook(
             "empty",
             "is used before its codebook has seen any data: all its vectors are 0. "
             "First train it (calls with training=True, as `fit` makes them), load "
-            "weights, or pass an `initializer` other than 'data'.",
+            "weights, or pass a Keras initializer as `initializer`.",
             log,
         )
     elif number:
@@ -148,8 +148,8 @@ def look_at_batch(
             "batch",
             f"starts its codebook from data, and a batch has {size} vectors for "
             f"{layer.num_codes} codes. The next batches place the remaining codes. To "
-            f"start with all of them, use larger batches, a smaller `num_codes`, or an "
-            f"`initializer` other than 'data'.",
+            f"start with all of them, use larger batches, a smaller `num_codes`, or a "
+            f"Keras initializer.",
             log,
         )
 

@@ -101,7 +101,7 @@ def test_rotation_of_unit_vectors(rng):
     )
     with tf.GradientTape() as tape:
         tape.watch(x)
-        outputs = layer(x)
+        outputs = layer(x, training=False)
         loss = tf.reduce_sum(outputs["quantized"][:, 0])
     np.testing.assert_array_equal(layer.decode(outputs["codes"]), outputs["quantized"])
     gradient = tape.gradient(loss, x).numpy()

@@ -109,7 +109,9 @@ def test_the_gradient_passes_through_the_norm(rng):
     layer(x)
     with tf.GradientTape() as tape:
         tape.watch(x)
-        loss = tf.reduce_sum(layer(x)["quantized"] * g.astype("float32"))
+        loss = tf.reduce_sum(
+            layer(x, training=False)["quantized"] * g.astype("float32")
+        )
     norm = np.linalg.norm(x, axis=-1, keepdims=True)
     u = x / norm
     want = (g - u * np.sum(u * g, -1, keepdims=True)) / norm
@@ -157,7 +159,7 @@ def test_learned_projections(number, rng):
     inputs = tf.constant(x)
     with tf.GradientTape() as tape:
         tape.watch(inputs)
-        outputs = layer(inputs)
+        outputs = layer(inputs, training=False)
         loss = tf.reduce_sum(outputs["quantized"] * g)
     tail = () if number is None else (number,)
     assert outputs["codes"].shape == (40, *tail)
