@@ -42,7 +42,7 @@ SAMPLED = ["residual_soft"]
 # Every code is the code of its vector.
 NEAREST = ["finite_scalar", "lookup_free", "sim_vq", "random_projection"]
 # The gradient of the inputs is exactly that of the output.
-STRAIGHT = [n for n in CASES if n.startswith("residual")] + NEAREST[1:]
+STRAIGHT = [n for n in CASES if n.startswith("residual")] + ["lookup_free", "sim_vq"]
 # In the quick tests. The others are variants, or run on what has tests elsewhere.
 KINDS = ("residual", "finite_scalar", "lookup_free")
 VARIANTS = [name for name in CASES if name not in KINDS]

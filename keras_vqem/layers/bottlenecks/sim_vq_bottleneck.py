@@ -15,9 +15,9 @@ class SimVQBottleneck(VQBottleneck):
     """Vector quantization whose codebook is a frozen random basis times a learned map.
 
     In `VQBottleneck` a gradient reaches only the codes that were chosen; the others
-    stay behind, and are chosen ever less. Here the codebook is `basis @ kernel`. The
-    `basis` `[K, d]` is random and never changes; the `kernel` `[d, d]` is learned, and
-    moves all codes at once, whether they were chosen or not. Everything else, the loss
+    stay behind. Here the codebook is `basis @ kernel`. The `basis` `[K, d]` is random
+    and never changes; the `kernel` `[d, d]` is learned, and moves all codes at once,
+    whether they were chosen or not. Everything else, the loss
     included, is that of `VQBottleneck`.
 
     The metrics are those of `VQEMBottleneck`.
