@@ -203,7 +203,8 @@ def main(arguments=None):
         for name in names
     }
     measured = {k: v for k, v in rows.items() if v and not isinstance(v, str)}
-    machine = f"{environment.processor_name()}, {options.threads} threads"
+    threads = "1 thread" if options.threads == 1 else f"{options.threads} threads"
+    machine = f"{environment.processor_name()}, {threads}"
     text = page(settings, rows, machine)
     print(text)
     if options.markdown:
