@@ -30,7 +30,7 @@ format: $(VENV)/.ready
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.ready $(PEERS)/.ready  ## speed against the bare matmul and the peers
-	$(BIN)/python recipes/benchmark_bottleneck.py --peers $(PEERS)/bin/python
+	$(BIN)/python recipes/benchmark_bottleneck.py --peers $(PEERS)/bin/python --members
 
 docs: .venv-docs/.ready  ## guides, API reference and results as one site, in site/
 	.venv-docs/bin/zensical build --clean --strict

@@ -24,11 +24,27 @@ def part(number: int, count: int, sums: dict) -> Iterator[None]:
         count: Number of parts of the step.
         sums: Dict of the step, empty at first, for `sum_over_parts`.
     """
+    outer = _current()
     _local.part = (number, count, sums)
     try:
         yield
     finally:
-        _local.part = (0, 1, {})
+        _local.part = outer
+
+
+def subparts(count: int) -> list[contextlib.AbstractContextManager]:
+    """Divides the current part, or the whole batch, into parts.
+
+    Args:
+        count: Number of parts.
+
+    Returns:
+        List of `count` contexts, to be entered one after the other.
+    """
+    number, parts, sums = _current()
+    # The sums of a whole batch end with it.
+    sums = sums if parts > 1 else {}
+    return [part(number * count + i, parts * count, sums) for i in range(count)]
 
 
 def _current():

@@ -6,7 +6,8 @@ The published table was written by
 
 which makes both environments and runs
 
-    .venv/bin/python recipes/benchmark_bottleneck.py --peers .venv-peers/bin/python
+    .venv/bin/python recipes/benchmark_bottleneck.py --peers .venv-peers/bin/python \\
+        --members
 
 and the published plot by the same command with
 
@@ -28,6 +29,7 @@ import tempfile
 
 import bottleneck_contestants as contestants
 from arguments import make_parser, user_errors
+from compared_bottlenecks import QUANTIZERS
 
 STEPS_PER_ROUND = 2
 WARM_UP_STEPS = 3
@@ -45,6 +47,9 @@ TARGETS = [
     ("hard EM under 600 MB beyond its state", "hard", None, "<", 600.0),
     ("soft EM, m=10, under 600 MB beyond its state", "soft10", None, "<", 600.0),
 ]
+# Rows of compared_bottlenecks.py that the rows below stand for: the same work.
+STANDS_FOR = {"hard_em", "hard_em_kmeans", "hard_em_revival", "soft_em"}
+STANDS_FOR |= {"vqp_ema", "vqp_revival"}
 RATIOS = {"times_matmul": "matmul", "times_hard_em": "hard"}
 COLUMNS = [("x matmul", "times_matmul"), ("x hard EM", "times_hard_em")]
 COLUMNS += [("first error", "mse", "{:.5f}")]
@@ -88,6 +93,29 @@ def entries_of(temperature, *names):
     return {name: entries[name] for name in names or entries}
 
 
+def member_entries():
+    """Returns a row for each other quantizer, each peer below its counterpart."""
+    from keras_vqem.evaluation.benchmark_processes import Entry
+
+    kinds = {False: "keras_member", True: "torch_member"}
+    return {
+        name: Entry(
+            row.label if row.peer else f"keras_vqem {row.label}",
+            kinds[row.peer],
+            {"name": name},
+            row.peer,
+        )
+        for name, row in QUANTIZERS.items()
+        if name not in STANDS_FOR
+    }
+
+
+def entries_to_time(args):
+    """Returns the rows of the table of times."""
+    members = member_entries() if args.members else {}
+    return entries_of(args.temperature) | members
+
+
 def open_contest(args, folder):
     from keras_vqem.evaluation.benchmark_processes import Contest
 
@@ -113,7 +141,7 @@ def speed(args, folder):
 
     print("starting the contestants", file=sys.stderr)
     with open_contest(args, folder) as contest:
-        build(args, contest, entries_of(args.temperature), args.codes)
+        build(args, contest, entries_to_time(args), args.codes)
         progress = Progress((args.rounds + 1) * len(contest.workers))
         race(contest, args.rounds, progress)
         progress.close()
@@ -228,6 +256,8 @@ def parse(argv=None):
         add(f"--{name}", dest=key, type=int, metavar="N", default=default, help=text)
     text = "temperature of soft EM; at a low one all draws agree (default: 100)"
     add("--temperature", type=float, metavar="T", default=100.0, help=text)
+    members_help = "time the other quantizers of compared_bottlenecks.py as well"
+    add("--members", action="store_true", help=members_help)
     add("--no-memory", action="store_true", help="leave out the memory of a step")
     add("--sweep", action="store_true", help="time a range of K and of m as well")
     for name, letter, default in (
@@ -239,7 +269,9 @@ def parse(argv=None):
         )
         flag, many = f"--sweep-{name}", {"type": int, "nargs": "+", "metavar": letter}
         add(flag, default=default, **many, help=text)
-    plot_help = "picture of the sweep to write: .png, .pdf or .svg; needs matplotlib"
+    plot_help = (
+        "picture of times and sweep to write: .png, .pdf or .svg; needs matplotlib"
+    )
     add("--plot", metavar="FILE", help=plot_help)
     json_help = "file for all that was measured, every sample, as JSON"
     add("--json", metavar="FILE", help=json_help)
@@ -279,7 +311,7 @@ def main(argv=None):
         memories = {} if args.no_memory else memory(args, folder)
         points = sweep(args, folder) if args.sweep else {}
     versions = {"here": {}, "peers": {}}
-    for name, entry in entries_of(args.temperature).items():
+    for name, entry in entries_to_time(args).items():
         where = versions["peers" if entry.peer else "here"]
         where |= results[name].pop("versions", {})
     medians = {k: v["median_ms"] for k, v in results.items() if "median_ms" in v}
@@ -307,7 +339,9 @@ def main(argv=None):
             "K": "Cost against the size of the codebook",
             "m": f"Cost against the number of draws, K = {args.codes:,}",
         }
-        report.write_plot(args.plot, points, titles, "matmul", logarithmic="K")
+        report.write_plot(
+            args.plot, points, titles, "matmul", logarithmic="K", rows=results
+        )
     if not {"matmul", "hard"} <= set(medians):
         sys.exit("Without the bare matmul and hard EM there is nothing to compare.")
 

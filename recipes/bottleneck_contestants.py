@@ -2,15 +2,24 @@
 
 A step is a forward pass in training mode, the gradient of sum(quantized * w) + losses
 with respect to the inputs, and the update of the codebook. All contestants get the
-same vectors, the same w and, to start from, the same codebook.
+same vectors, the same w and, to start from, the same codebook. Members, the rows of the
+table in compared_bottlenecks.py, start in their own ways.
 """
 
+import pathlib
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+# Workers do not look for modules beside this file.
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+from compared_bottlenecks import KERAS, QUANTIZERS, TORCH, torch_call
+
 DECAY = 0.999
+MEMBER_STEPS = 10_000  # length of the run that schedules and decays are chosen for
 COMMITMENT_WEIGHT = 0.25
 
 
@@ -53,19 +62,20 @@ class Contestant(NamedTuple):
     check: Callable | None = None  # number of steps -> results of the first one
 
 
-def learner(data, step, codebook, draw=None):
-    """Returns a contestant with a codebook, which its first steps must change.
+def learner(data, step, codebook=None, draw=None):
+    """Returns a contestant that learns from vectors.
 
     Args:
         data: The `Data` it learns from.
         step: Function without arguments that returns `quantized` and the gradient.
-        codebook: Function without arguments that returns the current codebook.
+        codebook: Function without arguments that returns the current codebook, which
+            the first steps must change, or None.
         draw: Function without arguments that returns codes [N, m], drawn as in
             training, or None.
     """
 
     def check(steps):
-        start = codebook()
+        start = codebook and codebook()
         quantized, gradient = (np.asarray(x) for x in step())
         report = {
             "mse": float(np.mean((data.vectors - quantized) ** 2)),
@@ -73,7 +83,7 @@ def learner(data, step, codebook, draw=None):
         }
         for _ in range(1, steps):
             step()
-        if np.array_equal(start, codebook()):
+        if codebook and np.array_equal(start, codebook()):
             raise RuntimeError("the codebook does not learn")
         if draw is not None:
             draws = np.sort(draw(), axis=-1)
@@ -152,6 +162,42 @@ def keras_vqem(data, num_samples=None, temperature=1.0):
     )
 
 
+def _torch_step(data, layer):
+    """Makes a step of a module of vector-quantize-pytorch."""
+    import torch
+
+    # An input [N, D] would be read as sequences of one vector.
+    vectors = torch.tensor(data.vectors[None]).requires_grad_()
+    weights = torch.from_numpy(data.weights[None])
+
+    def step():
+        vectors.grad = None
+        quantized, _, loss = torch_call(layer, vectors)
+        ((quantized * weights).sum() + loss).backward()
+        return quantized.detach()[0], vectors.grad[0]
+
+    return step
+
+
+def _make_member(data, name):
+    num_codes, dim = data.codebook().shape
+    return QUANTIZERS[name].make(dim, num_codes, MEMBER_STEPS, 0)
+
+
+def keras_member(data, name):
+    layer = _make_member(data, name)
+    layer.build(data.vectors.shape)
+
+    def call(x):
+        return layer(x, training=True)["quantized"], [0.0, *layer.losses]
+
+    return learner(data, _tf_step(data, call))
+
+
+def torch_member(data, name):
+    return learner(data, _torch_step(data, _make_member(data, name).train()))
+
+
 def vector_quantize_pytorch(data, **options):
     import torch
     from vector_quantize_pytorch import VectorQuantize
@@ -170,16 +216,7 @@ def vector_quantize_pytorch(data, **options):
     start = {"_codebook.embed": codebook, "_codebook.embed_avg": codebook}
     if layer.load_state_dict(start, strict=False).unexpected_keys:
         raise RuntimeError("this version keeps its codebook under other names")
-    # An input [N, D] would be read as sequences of one vector.
-    vectors = torch.tensor(data.vectors[None]).requires_grad_()
-    weights = torch.from_numpy(data.weights[None])
-
-    def step():
-        vectors.grad = None
-        quantized, _, loss = layer(vectors)
-        ((quantized * weights).sum() + loss.sum()).backward()
-        return quantized.detach()[0], vectors.grad[0]
-
+    step = _torch_step(data, layer)
     return learner(data, step, lambda: layer.codebook.detach().numpy().copy())
 
 
@@ -220,12 +257,11 @@ def keras_hub(data):
 # By name: the function that makes it, and the packages whose versions are reported.
 CONTESTANTS = {
     "tf_matmul": (tf_matmul, ("tensorflow",)),
-    "keras_vqem": (keras_vqem, ("keras-vqem", "keras", "tensorflow")),
+    "keras_vqem": (keras_vqem, KERAS),
+    "keras_member": (keras_member, KERAS),
     "torch_matmul": (torch_matmul, ("torch",)),
-    "vector_quantize_pytorch": (
-        vector_quantize_pytorch,
-        ("vector-quantize-pytorch", "torch"),
-    ),
+    "vector_quantize_pytorch": (vector_quantize_pytorch, TORCH),
+    "torch_member": (torch_member, TORCH),
     "sonnet": (sonnet, ("dm-sonnet", "tensorflow")),
     "keras_hub": (keras_hub, ("keras-hub", "keras", "tensorflow")),
 }

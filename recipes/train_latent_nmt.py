@@ -119,9 +119,8 @@ def make_bottleneck(arguments, steps):
         return layers.GumbelSoftmaxBottleneck(
             num_codes, temperature, groups=groups, seed=seed
         )
-    if groups:
-        raise ValueError("--groups does not work with --bottleneck semhash.")
-    return layers.SemanticHashingBottleneck((num_codes - 1).bit_length(), seed=seed)
+    num_bits = (num_codes - 1).bit_length()
+    return layers.SemanticHashingBottleneck(num_bits, seed=seed, groups=groups)
 
 
 @user_errors

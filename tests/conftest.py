@@ -33,3 +33,10 @@ def fresh_names_and_seeds():
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+def pytest_collection_modifyitems(items):
+    # Tests are about small data, and have few vectors or none for their codes.
+    told = "seen any data|codes without a vector|starts its codebook from data"
+    for item in items:
+        item.add_marker(pytest.mark.filterwarnings(f"ignore:.*({told})"), append=False)

@@ -250,8 +250,9 @@ def write_plot(
     titles: Mapping[str, str],
     base: str,
     logarithmic: Sequence[str] = (),
+    rows: Mapping[str, dict] | None = None,
 ) -> None:
-    """Draws sweeps, one panel per axis, and writes the picture.
+    """Draws all times as bars, and sweeps, one panel per axis; writes the picture.
 
     Args:
         path: File to write. Its suffix determines the format.
@@ -259,15 +260,24 @@ def write_plot(
         titles: Dict from axes to the titles of their panels.
         base: Name of the contestant that is drawn as a dashed line.
         logarithmic: Axes whose panels have logarithmic scales.
+        rows: Dict of results, as in `speed_table`, of the first panel, or None to leave
+            it out. Rows that failed are not drawn.
     """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    size = (5 * len(sweep), 4)
-    figure, panels = plt.subplots(1, len(sweep), figsize=size, layout="constrained")
-    for panel, (axis, points) in zip(np.ravel(panels), sweep.items(), strict=True):
+    times = {k: v for k, v in (rows or {}).items() if "median_ms" in v}
+    widths = [7] * bool(times) + [5.5] * len(sweep)
+    size = (sum(widths), max(4.0, 0.3 * len(times) + 1))
+    figure, panels = plt.subplots(
+        1, len(widths), figsize=size, width_ratios=widths, layout="constrained"
+    )
+    panels = list(np.ravel(panels))
+    if times:
+        _draw_times(panels.pop(0), times, base)
+    for panel, (axis, points) in zip(panels, sweep.items(), strict=True):
         for name, entry in points[0]["contestants"].items():
             pairs = [
                 (point[axis], point["contestants"][name]["median_ms"])
@@ -286,5 +296,22 @@ def write_plot(
             panel.set_ylim(bottom=0)
     pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=150)
+        figure.savefig(temporary, dpi=90)
     plt.close(figure)
+
+
+def _draw_times(panel, times, base):
+    """Draws medians as bars with 10th and 90th percentiles."""
+    for place, entry in enumerate(times.values()):
+        median, ours = entry["median_ms"], entry["label"].startswith("keras_vqem")
+        reach = [[median - entry["p10_ms"]], [entry["p90_ms"] - median]]
+        color = "tab:blue" if ours else "0.65"
+        panel.barh(place, median, xerr=reach, color=color, capsize=2)
+    if base in times:
+        panel.axvline(times[base]["median_ms"], color="k", linestyle="--")
+    labels = [entry["label"] for entry in times.values()]
+    panel.set(
+        yticks=range(len(times)), yticklabels=labels, xlabel="ms per training step"
+    )
+    panel.set_title("All contestants: median, 10th and 90th percentile")
+    panel.invert_yaxis()

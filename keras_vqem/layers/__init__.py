@@ -1,14 +1,27 @@
 """Keras layers, with one public class per file, named after the class."""
 
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
+from keras_vqem.layers.bottlenecks.finite_scalar_bottleneck import (
+    FiniteScalarBottleneck,
+)
 from keras_vqem.layers.bottlenecks.gaussian_bottleneck import GaussianBottleneck
+from keras_vqem.layers.bottlenecks.gradients import RotationTrick, StraightThrough
 from keras_vqem.layers.bottlenecks.groupings import Projections, SharedSlices, Slices
 from keras_vqem.layers.bottlenecks.gumbel_softmax_bottleneck import (
     GumbelSoftmaxBottleneck,
 )
+from keras_vqem.layers.bottlenecks.learned_projections import LearnedProjections
+from keras_vqem.layers.bottlenecks.lookup_free_bottleneck import LookupFreeBottleneck
+from keras_vqem.layers.bottlenecks.penalties import AssignmentEntropy, OrthogonalCodes
+from keras_vqem.layers.bottlenecks.random_projection_bottleneck import (
+    RandomProjectionBottleneck,
+)
+from keras_vqem.layers.bottlenecks.residual_bottleneck import ResidualBottleneck
 from keras_vqem.layers.bottlenecks.semantic_hashing_bottleneck import (
     SemanticHashingBottleneck,
 )
+from keras_vqem.layers.bottlenecks.sim_vq_bottleneck import SimVQBottleneck
+from keras_vqem.layers.bottlenecks.similarities import Cosine, Euclidean
 from keras_vqem.layers.bottlenecks.vq_bottleneck import VQBottleneck
 from keras_vqem.layers.bottlenecks.vqem_bottleneck import VQEMBottleneck
 from keras_vqem.layers.cached_attention import CachedAttention
@@ -31,26 +44,38 @@ from keras_vqem.layers.transformer_decoder import TransformerDecoder
 from keras_vqem.layers.transformer_encoder import TransformerEncoder
 
 __all__ = [
+    "AssignmentEntropy",
     "CachedAttention",
     "CategoricalPixels",
+    "Cosine",
     "DiscreteBottleneck",
+    "Euclidean",
     "FeedForward",
+    "FiniteScalarBottleneck",
     "GaussianBottleneck",
     "GumbelSoftmaxBottleneck",
     "ImageCompressor",
     "ImageDecompressor",
+    "LearnedProjections",
     "LocalAttention",
     "LocalTransformer",
     "LogisticMixture",
+    "LookupFreeBottleneck",
+    "OrthogonalCodes",
     "PatchCompressor",
     "PatchDecompressor",
     "Projections",
+    "RandomProjectionBottleneck",
     "ReplicaDropout",
+    "ResidualBottleneck",
+    "RotationTrick",
     "SemanticHashingBottleneck",
     "SequenceCompressor",
     "SequenceDecompressor",
     "SharedSlices",
+    "SimVQBottleneck",
     "Slices",
+    "StraightThrough",
     "TiedEmbedding",
     "TransformerDecoder",
     "TransformerEncoder",

@@ -29,10 +29,8 @@ def flatten_groups(codes: tf.Tensor, tail: int = 0) -> tf.Tensor:
 
 def unflatten_groups(codes: tf.Tensor, bottleneck: DiscreteBottleneck) -> tf.Tensor:
     """Gives codes `[B, N]` the shape that the bottleneck's `decode` takes."""
-    groups = bottleneck.groups
-    if not groups.code_shape:
-        return codes
-    return ops.reshape(codes, (ops.shape(codes)[0], -1, groups.num_groups))
+    tail = bottleneck.groups.code_shape
+    return ops.reshape(codes, (ops.shape(codes)[0], -1, *tail)) if tail else codes
 
 
 def whole_positions(

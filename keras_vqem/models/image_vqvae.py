@@ -175,15 +175,15 @@ class ImageVQVAE(ImageAutoencoder):
             int32 `[B, rows, columns, slots]`, one slot per group of the bottleneck.
         """
         codes = super().encode(images)
-        return codes if self._slots else codes[..., None]
+        return ops.reshape(codes, (*ops.shape(codes)[:3], -1))
 
     def latents(self, codes: ArrayLike) -> tf.Tensor:
         """Returns vectors `[B, rows, columns, D]` for codes, as `encode` gives them."""
-        return super().latents(codes if self._slots else codes[..., 0])
-
-    @property
-    def _slots(self):
-        return self.bottleneck.groups.code_shape
+        tail = self.bottleneck.groups.code_shape
+        if len(tail) != 1:
+            codes = ops.convert_to_tensor(codes)
+            codes = ops.reshape(codes, (*ops.shape(codes)[:-1], *tail))
+        return super().latents(codes)
 
     def sample(
         self, count: int, seed: ArrayLike, temperature: float = 1.0

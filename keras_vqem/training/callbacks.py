@@ -337,7 +337,13 @@ def _terminal():
 
 
 def _metrics(logs):
-    return "  ".join(f"{name} {value:.4g}" for name, value in logs.items())
+    shown = {
+        # Vectors that are not finite are news only if there are any.
+        name: value
+        for name, value in logs.items()
+        if value or not name.endswith("nonfinite")
+    }
+    return "  ".join(f"{name} {value:.4g}" for name, value in shown.items())
 
 
 def _duration(seconds):

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from keras_vqem.checks import nonfinite_weight
 from keras_vqem.layers import DiscreteBottleneck
+from keras_vqem.layers.bottlenecks import notices
 
 
 class DivergedError(RuntimeError):
@@ -85,7 +86,9 @@ class CodebookWatch(keras.callbacks.Callback):
     at BLEU from the true codes against BLEU from random codes if `ValidationBLEU` logs
     them. A warning is given when either falls below its threshold, and again only if it
     has recovered in between. While a `LatentNMT` lets sentences bypass its bottleneck,
-    nothing is said.
+    nothing is said. It also tells, once, if the first batch or the first epoch has
+    fewer vectors than there are codes to start from data. What to do about a collapse
+    is on the page docs/guides/collapse.md.
 
     Args:
         log: Function that takes the warning, such as `Run.log`.
@@ -99,7 +102,7 @@ class CodebookWatch(keras.callbacks.Callback):
 
     >>> from keras_vqem.training import CodebookWatch
     >>> inputs = keras.Input((4,))
-    >>> outputs = keras_vqem.layers.VQEMBottleneck(512)(inputs)["quantized"]
+    >>> outputs = keras_vqem.layers.VQBottleneck(512)(inputs)["quantized"]
     >>> watch = CodebookWatch(log=lambda line: print(line.split(". ")[0]))
     >>> watch.set_model(keras.Model(inputs, outputs))
     >>> watch.on_train_begin()
@@ -120,14 +123,33 @@ class CodebookWatch(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self._told = set()
+        self._begun = False
+
+    def on_train_batch_end(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        for layer in self._bottlenecks():
+            if number := notices.waiting(layer):
+                size = layer.num_codes - number
+                notices.look_at_batch(layer, size, self._warn)
+
+    def _bottlenecks(self):
+        layers = self.model._flatten_layers()
+        return [layer for layer in layers if isinstance(layer, DiscreteBottleneck)]
+
+    def _warn(self, message):
+        self.log(f"WARNING: {message}")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         logs = logs or {}
         if self._bypassing():
             return
-        for layer in self.model._flatten_layers():
-            if isinstance(layer, DiscreteBottleneck):
-                self._look_at_use(layer, logs)
+        for layer in self._bottlenecks():
+            notices.look_at_codebook(layer, self._warn)
+            self._look_at_use(layer, logs)
         own, random = (
             logs.get(f"val_{name}_bleu") for name in ("teacher_forced", "random_codes")
         )
@@ -150,7 +172,8 @@ class CodebookWatch(keras.callbacks.Callback):
 
     def _look_at_use(self, layer, logs):
         found = logs.get(layer.perplexity.name)
-        if found is None:
+        # 0 if no code was counted. Levels have codebooks, a residual bottleneck none.
+        if not found or hasattr(layer, "quantizers"):
             return
         # Two codes in equal use have perplexity 2: less is a single code.
         least = max(1.5, self.min_perplexity * layer.num_codes)
@@ -164,15 +187,15 @@ class CodebookWatch(keras.callbacks.Callback):
         self._tell(
             layer.name,
             found < least,
-            f"the codebook has collapsed: a perplexity of {found:.1f} with "
-            f"{layer.num_codes} codes. To use more of them, "
+            f"the codebook has collapsed: a {layer.perplexity.name} of {found:.1f} "
+            f"with {layer.num_codes} codes. To use more of them, "
             f"{', '.join([*remedies, 'lower the learning rate'])}, or choose fewer "
             f"codes.",
         )
 
     def _tell(self, what, bad, message):
         if bad and what not in self._told:
-            self.log(f"WARNING: {message}")
+            self._warn(message)
         (self._told.add if bad else self._told.discard)(what)
 
 

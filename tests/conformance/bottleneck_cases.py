@@ -3,7 +3,7 @@
 import keras
 
 from keras_vqem import layers
-from tests.conformance import checks
+from tests.conformance import checks, family_cases, strategy_cases
 
 DIM = 12
 POSITIONS = 6
@@ -65,6 +65,23 @@ DISCRETE = [name for name in CASES if name != "gaussian"]
 NEAREST = [name for name in CASES if name.startswith(("hard_em", "soft_em", "vq"))]
 
 KINDS = ("hard_em", "soft_em_slices", "vq", "gaussian")
+
+STRAIGHT = list(NEAREST)
+for added in (family_cases, strategy_cases):
+    CASES |= added.CASES
+    EXACT += added.EXACT
+    SAMPLED += added.SAMPLED
+    DISCRETE += added.CASES
+    STRAIGHT += added.STRAIGHT
+    NEAREST += added.NEAREST
+EMA += strategy_cases.EMA
+KINDS += family_cases.KINDS
+
+
+def quick(names):
+    """Parameters of a test: variants are slow ones."""
+    variants = {*family_cases.VARIANTS, *strategy_cases.VARIANTS}
+    return checks.slow_but([n for n in names if n not in variants], names)
 
 
 def one_of_each_kind(names):

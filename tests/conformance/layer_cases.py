@@ -63,6 +63,41 @@ class Grouped(Holder):
         }
 
 
+@keras.saving.register_keras_serializable(package="keras_vqem_tests")
+class Compared(Holder):
+    """Holds a similarity."""
+
+    def call(self, inputs):
+        return self.part.prepare(ops.cast(inputs, "float32"))
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem_tests")
+class Estimated(Holder):
+    """Holds a gradient estimator."""
+
+    def call(self, inputs, quantized):
+        inputs, quantized = (ops.cast(x, "float32") for x in (inputs, quantized))
+        return self.part.apply(inputs, quantized)
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem_tests")
+class Penalized(Holder):
+    """Holds a penalty, and a codebook for it."""
+
+    def build(self, inputs_shape):
+        shape = (1, 5, inputs_shape[-1])
+        self.table = self.add_weight(name="table", shape=shape, autocast=False)
+
+    def call(self, inputs):
+        pieces = ops.cast(inputs, "float32")[None]
+        keep = ops.ones_like(pieces[..., 0])
+        usable = ops.ones((1, 5), "bool")
+        table = ops.convert_to_tensor(self.table)
+        loss = self.part(pieces, table, usable, keep, ops.sum(keep))
+        # Some penalties are of the codebook alone, and the inputs have to matter.
+        return loss + pieces[0]
+
+
 class Case(NamedTuple):
     """A layer of the table.
 
@@ -130,8 +165,21 @@ def rows(rng):
     return {"rows": vectors(rng, 6, 12), "codes": rng.integers(9, size=(6, 3))}
 
 
+def codes_of(rng):
+    return {"inputs": vectors(rng, 6, DIM), "quantized": vectors(rng, 6, DIM)}
+
+
+def pieces(rng):
+    return {"inputs": vectors(rng, 6, DIM)}
+
+
 # name -> the case. Names begin with that of the public symbol.
 CASES = {
+    "AssignmentEntropy": Case(
+        lambda **k: Penalized(layers.AssignmentEntropy(0.3, 0.5, 2.0), **k),
+        pieces,
+        float32=True,
+    ),
     "CachedAttention": Case(lambda **k: layers.CachedAttention(2, **k), attending),
     "CachedAttention to itself": Case(
         lambda **k: layers.CachedAttention(4, **k),
@@ -141,6 +189,10 @@ CASES = {
         lambda **k: Pixels(layers.CategoricalPixels(levels=16, spread=3.0), **k),
         pixels(51, levels=16),
         float32=True,
+    ),
+    "Cosine": Case(lambda **k: Compared(layers.Cosine(), **k), sequences, float32=True),
+    "Euclidean": Case(
+        lambda **k: Compared(layers.Euclidean(), **k), sequences, float32=True
     ),
     "FeedForward": Case(lambda **k: layers.FeedForward(12, **k), sequences),
     "ImageCompressor": Case(
@@ -154,6 +206,11 @@ CASES = {
             4, num_decompress_steps=1, num_blocks=1, kernel_size=3, **k
         ),
         cells,
+    ),
+    "LearnedProjections": Case(
+        lambda **k: Grouped(layers.LearnedProjections(3, dim=2, seed=5), **k),
+        rows,
+        float32=True,
     ),
     "LocalAttention": Case(
         lambda **k: layers.LocalAttention(2, block_length=3, **k),
@@ -171,6 +228,9 @@ CASES = {
         ),
         pixels(20, levels=16),
         float32=True,
+    ),
+    "OrthogonalCodes": Case(
+        lambda **k: Penalized(layers.OrthogonalCodes(0.3), **k), pieces, float32=True
     ),
     "PatchCompressor": Case(
         lambda **k: layers.PatchCompressor(
@@ -198,6 +258,9 @@ CASES = {
     "ReplicaDropout": Case(
         lambda **k: layers.ReplicaDropout(0.5, seed=1, **k), sequences
     ),
+    "RotationTrick": Case(
+        lambda **k: Estimated(layers.RotationTrick(), **k), codes_of, float32=True
+    ),
     "SequenceCompressor": Case(
         lambda **k: layers.SequenceCompressor(2, dropout=0.5, **k), masked
     ),
@@ -212,6 +275,9 @@ CASES = {
         lambda **k: Grouped(layers.SharedSlices(3), **k), rows, float32=True
     ),
     "Slices": Case(lambda **k: Grouped(layers.Slices(3), **k), rows, float32=True),
+    "StraightThrough": Case(
+        lambda **k: Estimated(layers.StraightThrough(), **k), codes_of, float32=True
+    ),
     "TiedEmbedding": Case(
         lambda **k: layers.TiedEmbedding(10, DIM, "random_uniform", **k),
         lambda rng: {"inputs": rng.integers(10, size=(3, 5)).astype("int32")},

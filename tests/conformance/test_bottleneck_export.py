@@ -14,6 +14,7 @@ from tests.conformance.bottleneck_cases import (
     compile_model,
     make_data,
     make_model,
+    quick,
 )
 
 # One process for all: most of the time goes into importing TensorFlow.
@@ -35,22 +36,25 @@ assert not [m for m in sys.modules if m.startswith("keras_vqem")]
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
+def served(request, tmp_path_factory):
     root = tmp_path_factory.mktemp("exports")
     expected = {}
-    for name in CASES:
+    # Only what the tests of this run ask for.
+    asked = [item for item in request.session.items if item.module is request.module]
+    names = list(dict.fromkeys(item.callspec.params["name"] for item in asked))
+    for name in names:
         x = make_data(np.random.default_rng(0), 8)
         model = compile_model(make_model(name))
         model.fit(x, {"decoded": x}, epochs=1, verbose=0)
         expected[name] = model.predict(x, verbose=0)
         model.export(root / name, verbose=False)
         np.savez(root / f"{name}.npz", inputs=x)
-    arguments = [sys.executable, "-c", SERVE, str(root), json.dumps(list(CASES))]
+    arguments = [sys.executable, "-c", SERVE, str(root), json.dumps(names)]
     subprocess.run(arguments, check=True, cwd=root)
     return root, expected
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", quick(CASES))
 def test_served_as_trained(name, served):
     root, expected = served
     got = np.load(root / f"{name}.served.npz")
@@ -60,7 +64,7 @@ def test_served_as_trained(name, served):
         np.testing.assert_allclose(got[f"rows/{key}"], value, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", quick(CASES))
 def test_serving_is_pure(name, served):
     root, _ = served
     checks.assert_pure(tf.saved_model.load(root / name).signatures["serving_default"])

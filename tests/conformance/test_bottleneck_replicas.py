@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vqem import layers, micro_batches
+from tests.conformance import checks
 from tests.conformance.bottleneck_cases import (
     CASES,
     DISCRETE,
@@ -17,6 +18,7 @@ from tests.conformance.bottleneck_cases import (
     make_model,
     metric_results,
     one_of_each_kind,
+    quick,
 )
 from tests.layers.bottlenecks import reference
 
@@ -54,9 +56,7 @@ def halves(x, sizes):
     return np.split(x, np.cumsum(sizes)[:-1])
 
 
-@pytest.mark.parametrize("given", [(), ("mask",), ("prior_logits",)], ids=str)
-@pytest.mark.parametrize("name", [n for n in EMA if not n.startswith("soft")])
-def test_two_replicas_equal_one(strategy, name, given, rng):
+def assert_two_replicas_equal_one(strategy, name, given, rng):
     # An even batch, an uneven last one, and one that leaves a replica with nothing.
     batches = [
         (make_data(rng, sum(sizes)), sizes) for sizes in ((8, 8), (5, 2), (3, 0))
@@ -84,6 +84,17 @@ def test_two_replicas_equal_one(strategy, name, given, rng):
             for got, want in zip(copy, single.weights, strict=True):
                 np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
     assert metric_results(double) == pytest.approx(metric_results(single), rel=1e-6)
+
+
+@pytest.mark.parametrize("given", [(), ("mask",), ("prior_logits",)], ids=str)
+@pytest.mark.parametrize("name", quick([n for n in EMA if not n.startswith("soft")]))
+def test_two_replicas_equal_one(strategy, name, given, rng):
+    assert_two_replicas_equal_one(strategy, name, given, rng)
+
+
+@pytest.mark.parametrize("name", ["residual", "residual_shared"])
+def test_two_replicas_equal_one_at_all_levels(strategy, name, rng):
+    assert_two_replicas_equal_one(strategy, name, ("mask",), rng)
 
 
 def test_parts_of_a_batch_on_two_replicas(strategy, rng):
@@ -122,7 +133,7 @@ def test_parts_of_a_batch_on_two_replicas(strategy, rng):
                 np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", [n for n in EMA if n.startswith("soft")])
+@pytest.mark.parametrize("name", quick([n for n in EMA if n.startswith("soft")]))
 def test_soft_em_is_one_step_on_the_codes_it_drew(strategy, name, rng):
     # Draws differ between one replica and two, so take theirs, and do the M step of
     # the whole batch by hand.
@@ -135,7 +146,8 @@ def test_soft_em_is_one_step_on_the_codes_it_drew(strategy, name, rng):
         outputs = run_replicated(strategy, layer, halves(x, sizes))
         samples = np.concatenate(outputs["samples"])
         samples = samples.reshape(-1, *samples.shape[2:])
-        pieces = np.asarray(layer.groups.split(x.reshape(-1, x.shape[-1])))
+        pieces = layer.groups.split(x.reshape(-1, x.shape[-1]))
+        pieces = np.asarray(layer.similarity.prepare(pieces))
         for c in range(layer.groups.num_codebooks):
             drawn = samples[:, c] if samples.ndim == 3 else samples
             h = np.mean(np.eye(layer.num_codes)[drawn], axis=1)
@@ -145,7 +157,7 @@ def test_soft_em_is_one_step_on_the_codes_it_drew(strategy, name, rng):
                 np.testing.assert_allclose(held[c], want[1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", SAMPLED)
+@pytest.mark.parametrize("name", quick(SAMPLED))
 def test_replicas_draw_different_noise_and_agree_on_weights(strategy, name, rng):
     with strategy.scope():
         layer = make_layer(name)
@@ -171,12 +183,17 @@ def test_fit_on_two_replicas(strategy, name, rng):
     history = model.fit(data, epochs=6, verbose=0).history
     assert history["loss"][-1] < history["loss"][0]
     layer = next(layer for layer in model.layers if "bottleneck" in layer.name)
-    a, b = per_replica_weights(strategy, layer)
-    for one, other in zip(a, b, strict=True):
+    for one, other in zip(*per_replica_weights(strategy, layer), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", ["hard_em", "hard_em_shared", "vq"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("hard_em", "hard_em_shared", "vq", "lookup_free_projected"),
+        *checks.slow_but((), ["residual", "sim_vq", "finite_scalar_projected"]),
+    ],
+)
 def test_fit_on_two_replicas_equals_one(strategy, name, rng):
     # The whole training: gradients of the commitment loss and metrics included.
     x = make_data(rng, 60)

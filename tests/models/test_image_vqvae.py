@@ -266,18 +266,23 @@ def test_with_a_prior_all_parts_and_the_precision_stay_the_same():
         pytest.param(
             layers.SemanticHashingBottleneck(4, seed=0), marks=pytest.mark.slow
         ),
+        pytest.param(
+            layers.ResidualBottleneck(layers.VQEMBottleneck(16, groups=2), 2),
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["em", "hashing"],
+    ids=["em", "hashing", "residual"],
 )
-def test_a_bottleneck_without_groups_has_one_slot(images, bottleneck, tmp_path):
+def test_a_slot_per_code_of_a_vector(images, bottleneck, tmp_path):
+    slots = bottleneck.groups.num_groups
     model = make_model(bottleneck)
     model.compile()
     model.fit({"images": images[:32]}, batch_size=16, verbose=0)
     codes = model.encode(images[:2])
-    assert codes.shape == (2, 4, 4, 1)
+    assert codes.shape == (2, 4, 4, slots)
     np.testing.assert_array_equal(model.decode(codes), model.reconstruct(images[:2]))
     prior = GridTransformer(
-        (4, 4, 1), 16, hidden_dim=8, num_layers=1, num_heads=2, intermediate_dim=16
+        (4, 4, slots), 16, hidden_dim=8, num_layers=1, num_heads=2, intermediate_dim=16
     )
     both = model.with_prior(prior)
     assert both.sample(2, seed=(0, 1)).shape == (2, 16, 16, 3)

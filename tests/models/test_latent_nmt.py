@@ -18,6 +18,9 @@ BOTTLENECKS = {
     "vq": lambda: layers.VQBottleneck(16),
     "gumbel": lambda: layers.GumbelSoftmaxBottleneck(16, seed=1),
     "semantic_hashing": lambda: layers.SemanticHashingBottleneck(4, seed=1),
+    "residual": lambda: layers.ResidualBottleneck(
+        layers.VQEMBottleneck(16, groups=2, num_samples=3, seed=1), 2
+    ),
 }
 
 
@@ -42,7 +45,7 @@ def test_any_bottleneck_with_codes_trains_and_translates(name, rng):
     model = small.latent_nmt(BOTTLENECKS[name]())
     model.compile(run_eagerly=True)
     history = fit(model, small.batch(rng))
-    groups = 2 if name == "slices" else 1
+    groups = {"slices": 2, "residual": 4}.get(name, 1)
     for key in ("token_nll", "code_nll", "bottleneck_loss", "perplexity"):
         assert np.isfinite(history[key]).all()
     source_ids = small.sentences(rng, 2, 4)

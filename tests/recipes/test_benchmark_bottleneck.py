@@ -152,6 +152,27 @@ def test_options_that_cannot_work_are_refused_at_once(
     assert complaint in capsys.readouterr().err
 
 
+def test_every_other_quantizer_is_a_row(recipe):
+    benchmark, table = recipe("benchmark_bottleneck"), recipe("compared_bottlenecks")
+    rows = benchmark.member_entries()
+    assert set(rows) | benchmark.STANDS_FOR == set(table.QUANTIZERS)
+    assert rows["vq"].label == "keras_vqem VQ, by gradient" and not rows["vq"].peer
+    assert list(rows).index("vqp_product") == list(rows).index("product") + 1
+    assert rows["vqp_product"].peer
+    assert set(benchmark.entries_to_time(benchmark.parse([]))).isdisjoint(rows)
+    assert set(rows) < set(benchmark.entries_to_time(benchmark.parse(["--members"])))
+
+
+@pytest.mark.parametrize("name", ["residual", "finite_scalar", "semantic_hashing"])
+def test_members_take_steps(recipe, name, tmp_path):
+    contestants = recipe("bottleneck_contestants")
+    contestants.make_data(tmp_path, 32, 8, seed=0)
+    contestants.make_codebook(tmp_path, 16, 8, seed=0)
+    make, _ = contestants.CONTESTANTS["keras_member"]
+    member = make(contestants.load_data(tmp_path, 16), name=name)
+    assert 0 < member.check(2)["mse"] < 10
+
+
 @pytest.mark.slow
 def test_memory_and_sweep(tmp_path):
     result, plot = tmp_path / "result.json", tmp_path / "plot.png"

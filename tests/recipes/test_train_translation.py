@@ -341,7 +341,7 @@ def test_bottlenecks_of_the_recipe(recipe):
         arguments = train.parse(["--data", "x", "--run", "y", *options])
         return train.make_bottleneck(arguments, steps)
 
-    for name in ("em", "vq", "gumbel"):
+    for name in ("em", "vq", "gumbel", "semhash"):
         layer = made("--bottleneck", name, "--groups", "2", "--num-codes", "8")
         assert layer.num_codes == 8 and layer.groups.num_codebooks == 2
         assert made("--bottleneck", name).groups.num_groups == 1
@@ -349,5 +349,3 @@ def test_bottlenecks_of_the_recipe(recipe):
     temperature = made("--bottleneck", "gumbel", steps=50).temperature.serialize()
     assert temperature["config"]["decay_steps"] == 50
     assert made("--bottleneck", "semhash", "--num-codes", "64").num_bits == 6
-    with pytest.raises(ValueError, match="--groups does not work"):
-        made("--bottleneck", "semhash", "--groups", "2")

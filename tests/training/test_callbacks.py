@@ -204,6 +204,19 @@ def test_progress_without_a_terminal(clock, monkeypatch):
     ]
 
 
+def test_progress_shows_vectors_that_are_not_finite_only_if_there_are_any(capsys):
+    progress = Progress(2)
+    progress.set_params({})
+    progress.on_train_begin()
+    for number in (0.0, 3.0):
+        progress.on_epoch_begin(0)
+        logs = {"loss": 0.0, "nonfinite": number, "val_top_nonfinite": number}
+        progress.on_epoch_end(0, logs)
+    first, second = capsys.readouterr().out.splitlines()
+    assert "loss 0" in first and "nonfinite" not in first
+    assert "nonfinite 3  val_top_nonfinite 3" in second
+
+
 def test_progress_in_a_terminal_is_drawn_in_place(clock, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setattr(sys, "stdout", Screen(True))

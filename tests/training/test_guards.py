@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import keras
+import numpy as np
 import pytest
 
 from keras_vqem import layers
@@ -11,8 +12,10 @@ from keras_vqem.training import CodebookWatch
 
 def watching(**attributes):
     inputs = keras.Input((4,))
-    outputs = layers.VQEMBottleneck(512, dead_code_threshold=0.05)(inputs)["quantized"]
-    model = keras.Model(inputs, outputs)
+    bottleneck = layers.VQEMBottleneck(
+        512, dead_code_threshold=0.05, initializer="random_normal"
+    )
+    model = keras.Model(inputs, bottleneck(inputs)["quantized"])
     for name, value in attributes.items():
         setattr(model, name, value)
     said = []
@@ -56,3 +59,20 @@ def test_codes_without_worth_are_told(own, random, told):
     if told:
         assert f"BLEU {own} from the true codes, {random} from random" in said[0]
         assert "bypass_steps" in said[0]
+
+
+@pytest.mark.parametrize("rows, lines", [(40, 2), (100, 1), (300, 0)])
+def test_too_few_vectors_for_the_codes_are_told_once(rows, lines):
+    inputs = keras.Input((2, 4))
+    vectors = keras.layers.Dense(4)(inputs)
+    model = keras.Model(inputs, layers.VQEMBottleneck(128)(vectors)["quantized"])
+    model.compile("adam", "mse")
+    said, x = [], np.random.default_rng(0).normal(size=(rows, 2, 4))
+    size = 16 if rows < 300 else 64  # images with two vectors each
+    watch = CodebookWatch(said.append)
+    model.fit(x, x, batch_size=size, epochs=2, verbose=0, callbacks=[watch])
+    assert len(said) == lines
+    if lines:
+        assert "a batch has 32 vectors for 128 codes" in said[0]
+    if lines == 2:
+        assert "48 of 128 codes without a vector" in said[1]

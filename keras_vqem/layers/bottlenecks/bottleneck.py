@@ -11,7 +11,12 @@ from numpy.typing import ArrayLike
 
 from keras_vqem import replicas
 from keras_vqem.checks import concrete, whole_number
-from keras_vqem.layers.bottlenecks import code_metrics, groupings, segments
+from keras_vqem.layers.bottlenecks import (
+    code_metrics,
+    groupings,
+    notices,
+    segments,
+)
 
 # Largest squared norm of a vector. The squared distance of two such vectors is at most
 # four times as large, which is still within float32.
@@ -43,7 +48,8 @@ class Bottleneck(keras.layers.Layer):
             raise ValueError(
                 f"{type(self).__name__} needs vectors along the last axis: inputs "
                 f"[..., D] with a known D and at least one axis before it. Received "
-                f"shape {tuple(shape)}. For a single vector, add an axis: x[None]."
+                f"shape {tuple(shape)}. For a single vector, add an axis: x[None]. If "
+                f"channels come first, move them: keras.layers.Permute((2, 3, 1))."
             )
         if self.built and shape[-1] != self._dim:
             raise ValueError(
@@ -54,6 +60,7 @@ class Bottleneck(keras.layers.Layer):
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         self._check_input_shape(input_shape)
+        notices.look_at_shape(self, input_shape)
         self._dim = input_shape[-1]
 
     def _rows(self, inputs, mask=None, sound=None):
@@ -93,6 +100,8 @@ class Bottleneck(keras.layers.Layer):
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         if not self.built:
             self.build(inputs.shape)
+        if tf.executing_eagerly():
+            notices.look_at_codebook(self)
         return inputs
 
     def _like(self, rows, inputs, *tail):
@@ -111,6 +120,13 @@ class Bottleneck(keras.layers.Layer):
             count = replicas.sum_over_replicas(ops.sum(keep))
         scale = replicas.num_replicas() / ops.maximum(count, 1.0)
         return ops.sum(values * keep) * scale
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> dict:
+        # A layer that is given the whole dict shows these names in its error.
+        outputs = super().compute_output_spec(*args, **kwargs)
+        for key, tensor in outputs.items():
+            tensor.name = f"{self.name}_{key}"
+        return outputs
 
     def compute_mask(
         self, inputs: tf.Tensor, mask: tf.Tensor | None = None
@@ -134,7 +150,9 @@ def metric_name(layer: keras.layers.Layer, metric: str) -> str:
         `metric`, or the name of the layer and `metric` with an underscore between.
     """
     # Names such as `vqem_bottleneck_3` come from Keras, not from the user.
-    words = re.sub(r"(?<=[a-zA-Z])(?=[A-Z][a-z])", "_", type(layer).__name__)
+    words = re.sub(
+        r"(?<=[a-zA-Z])(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])", "_", type(layer).__name__
+    )
     default = re.fullmatch(rf"{words.lower()}(_\d+)?", layer.name)
     return metric if default else f"{layer.name}_{metric}"
 
@@ -159,6 +177,10 @@ class DiscreteBottleneck(Bottleneck):
     vectors to codes) and `decode` (from codes to vectors), and an output with the keys
     `quantized`, `codes` and `samples`; see `VQEMBottleneck`. To test whether a layer
     has codes, use `isinstance(layer, DiscreteBottleneck)`.
+
+    The output is a dict, so the next layer takes `outputs["quantized"]`. A
+    `keras.Sequential` would pass on the whole dict, and the next layer would complain
+    that it "expects 1 input(s), but it received 3 input tensors".
 
     Args:
         num_codes: Number of codes, `K`. At least 2.
@@ -187,6 +209,9 @@ class DiscreteBottleneck(Bottleneck):
         super().__init__(**kwargs)
         self.num_codes = whole_number("num_codes", num_codes, 2)
         self.groups = groupings.get(groups)
+        self._make_metrics()
+
+    def _make_metrics(self):
         shape = (self.num_codes, self.groups.num_codebooks)
         self.perplexity = code_metrics.CodePerplexity(
             *shape, name=metric_name(self, "perplexity"), dtype="float32"
@@ -251,14 +276,19 @@ class DiscreteBottleneck(Bottleneck):
         lead = lead[: len(lead) - len(self.groups.code_shape)]
         return ops.cast(ops.reshape(rows, (*lead, self._dim)), self.compute_dtype)
 
-    def _check_codes(self, codes):
-        """Returns codes as int32 [N] or [N, G], or raises if they are out of range."""
+    def _check_decodable(self, codes):
         if not self.built:
             raise ValueError(
                 f"{type(self).__name__} {self.name!r} has no codebook yet. First call "
                 f"it on data, build it with build(input_shape), or load its weights."
             )
         concrete("decode", codes)
+        if tf.executing_eagerly():
+            notices.look_at_codebook(self)
+
+    def _check_codes(self, codes):
+        """Returns codes as int32 [N] or [N, G], or raises if they are out of range."""
+        self._check_decodable(codes)
         codes = self._in_range(codes)
         tail = self.groups.code_shape
         if tail and tuple(codes.shape[-1:]) != tail:

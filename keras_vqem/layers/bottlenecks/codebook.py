@@ -7,10 +7,13 @@ import tensorflow as tf
 from keras import ops
 
 from keras_vqem import micro_batches, replicas
-from keras_vqem.layers.bottlenecks import segments
+from keras_vqem.layers.bottlenecks import segments, starts
+from keras_vqem.layers.bottlenecks.similarities import Euclidean
+from keras_vqem.layers.bottlenecks.starts import SMALLEST_COUNT
 
-# Lower bound of the counts of codes with a vector: 0 marks codes without one.
-SMALLEST_COUNT = 1e-30
+# A code whose share of a batch is at most this has no vectors in it. Draws give shares
+# of at least 1 / m, but a posterior may underflow.
+SMALLEST_SHARE = 1e-20
 
 
 class EMACodebook(keras.layers.Layer):
@@ -28,7 +31,8 @@ class EMACodebook(keras.layers.Layer):
     replaced. A code without vectors in a batch keeps its vector to the bit.
 
     A count of 0 marks a code that has no vector yet and waits for data. `seed` gives it
-    a vector of the current batch; the vectors chosen are spread evenly over the batch.
+    a vector of the current batch; the vectors chosen are spread evenly over the batch,
+    or are the centres of its k-means, if no code has a vector yet.
     If a batch has too few vectors, the remaining codes wait for the next batch. Dead
     codes, those whose count fell below a fraction of the average count, get a new
     vector in the same way. A new code starts with the average count. At the very first
@@ -42,11 +46,12 @@ class EMACodebook(keras.layers.Layer):
         num_codes: Number of codes per codebook, `K`.
         num_codebooks: Number of codebooks, `C`.
         decay: Decay of the moving averages.
-        initializer: `"data"` to start from vectors of the first batches, or a Keras
-            initializer.
+        initializer: `"data"` to start from vectors of the first batches, `"kmeans"` to
+            start from k-means of the first one, or a Keras initializer.
         dead_code_threshold: Fraction of the average count below which a code is dead.
             0 never replaces a code.
         seed: Integer seed of the choice of new vectors, or None.
+        similarity: Similarity that k-means is to use.
         **kwargs: Other arguments of `keras.layers.Layer`.
     """
 
@@ -58,6 +63,7 @@ class EMACodebook(keras.layers.Layer):
         initializer: keras.initializers.Initializer | str,
         dead_code_threshold: float,
         seed: int | None,
+        similarity: Euclidean | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -66,6 +72,7 @@ class EMACodebook(keras.layers.Layer):
         self.decay = decay
         self.initializer = initializer
         self.dead_code_threshold = dead_code_threshold
+        self.similarity = similarity or Euclidean()
         # Not a ReplicaSeedGenerator, because all replicas must draw the same number.
         self.seed_generator = keras.random.SeedGenerator(seed)
 
@@ -81,10 +88,14 @@ class EMACodebook(keras.layers.Layer):
                 aggregation="only_first_replica",
             )
 
+        def initialize(shape, dtype=None):
+            # So that a code weighs as much as a vector that is assigned to it.
+            return self.similarity.prepare(self.initializer(shape, dtype=dtype))
+
         shape = (self.num_codebooks, self.num_codes)
-        waiting = self.initializer == "data"
+        waiting = self.initializer in starts.FROM_DATA
         self.vectors = add_state(
-            "vectors", (*shape, dim), "zeros" if waiting else self.initializer
+            "vectors", (*shape, dim), "zeros" if waiting else initialize
         )
         self.counts = add_state("counts", shape, "zeros" if waiting else "ones")
         self.built = True
@@ -111,67 +122,33 @@ class EMACodebook(keras.layers.Layer):
             The codebooks `[C, K, d]` and their counts `[C, K]`.
         """
         vectors, counts = self.read()
-        if self.initializer != "data" and not self.dead_code_threshold:
+        if self.initializer not in starts.FROM_DATA and not self.dead_code_threshold:
             return vectors, counts
-        average = ops.mean(counts, axis=-1, keepdims=True)
-        needy = counts <= self.dead_code_threshold * average
-        # Below 1, where float32 would round the last position up beyond the end.
-        offset = keras.random.uniform(
-            (), maxval=0.99, dtype="float32", seed=self.seed_generator
+        kmeans = self.initializer == "kmeans"
+        vectors, counts = starts.give_places(
+            vectors,
+            counts,
+            pieces,
+            keep,
+            per_replica,
+            generator=self.seed_generator,
+            dead_code_threshold=self.dead_code_threshold,
+            by_kmeans=self.similarity.prepare if kmeans else None,
         )
-
-        def place():
-            given, row, here = self._find_places(keep, needy, offset, per_replica)
-            # A replica may have no pieces at all: a row of zeros keeps `row` in range.
-            padded = ops.pad(pieces, [[0, 0], [0, 1], [0, 0]])
-            newborn = ops.maximum(average, SMALLEST_COUNT)
-            return (
-                _put(vectors, padded, given, row, here),
-                ops.where(given, newborn, counts),
-            )
-
-        # Most steps have no code to place. Several replicas still do the work, because
-        # a collective must not be inside a cond; but then it is on an empty tensor.
-        if replicas.num_replicas() > 1:
-            vectors, counts = place()
-        else:
-            vectors, counts = ops.cond(ops.any(needy), place, lambda: (vectors, counts))
         if micro_batches.num_parts() > 1:
             # The parts of a batch must agree on where a code is.
             self.vectors.assign(vectors)
             self.counts.assign(counts)
         return vectors, counts
 
-    def _find_places(self, keep, needy, offset, per_replica):
-        """Chooses pieces for needy codes.
-
-        Returns three tensors [C, K]: which codes get a piece, the row of the piece on
-        this replica, and whether this replica holds it.
-        """
-        # Number the usable pieces of all replicas consecutively. The r-th needy code
-        # gets the piece at the fraction r / (number of needy codes), plus a random
-        # offset.
-        total = ops.sum(per_replica)
-        needs = ops.cast(needy, "float32")
-        rank = ops.cumsum(needs, axis=-1) - 1.0
-        number = ops.maximum(ops.sum(needs, axis=-1, keepdims=True), 1.0)
-        place = ops.floor((rank + offset) * ops.maximum(total / number, 1.0))
-        given = needy & (place < total)
-
-        me = replicas.replica_id()
-        local = place - (ops.cumsum(per_replica) - per_replica)[me]
-        here = given & (local >= 0) & (local < per_replica[me])
-        row = ops.searchsorted(ops.cumsum(keep[0]), ops.reshape(local + 1.0, (-1,)))
-        row = ops.reshape(ops.cast(row, "int32"), ops.shape(local))
-        return given, ops.clip(row, 0, ops.shape(keep)[1]), here
-
     def update(
         self,
         vectors: tf.Tensor,
         counts: tf.Tensor,
         pieces: tf.Tensor,
-        samples: tf.Tensor,
+        samples: tf.Tensor | None,
         batch_counts: tf.Tensor,
+        sums: tf.Tensor | None = None,
     ) -> None:
         """Runs the M step and stores the result, in the last part of a batch.
 
@@ -179,36 +156,38 @@ class EMACodebook(keras.layers.Layer):
             vectors: Codebooks `[C, K, d]` from `seed`.
             counts: Counts `[C, K]` from `seed`.
             pieces: Pieces of vectors, `[C, M, d]`.
-            samples: Codes `[C, M, m]`, -1 for pieces that may not be used.
+            samples: Codes `[C, M, m]`, -1 for pieces that may not be used. None if
+                `sums` are given.
             batch_counts: Number of pieces of this replica per code, `[C, K]`.
+            sums: Sum of the pieces of this replica per code, `[C, K, d]`. None to add
+                them up by `samples`.
         """
-        sums = segments.per_codebook(
-            lambda p, s: segments.sum_by_code(p, s, self.num_codes), pieces, samples
-        )
+        if sums is None:
+            sums = segments.per_codebook(
+                lambda p, s: segments.sum_by_code(p, s, self.num_codes), pieces, samples
+            )
         statistics = micro_batches.sum_over_parts(self, [batch_counts, sums])
         if statistics is None:
             return
         new, sums = replicas.sum_over_replicas(statistics)
         old = self.decay * counts
         total = ops.maximum(old + (1.0 - self.decay) * new, SMALLEST_COUNT)
-        used = new > 0
+        used = new > SMALLEST_SHARE
         keep = ops.where(used, old / total, 1.0)[..., None]
         learn = ops.where(used, (1.0 - self.decay) / total, 0.0)[..., None]
         self.vectors.assign(keep * vectors + learn * sums)
         self.counts.assign(ops.where(counts > 0, total, 0.0))
 
+    def adopt(self, vectors: tf.Tensor, counts: tf.Tensor) -> None:
+        """Takes over centres that k-means found outside of training.
 
-def _put(vectors, pieces, given, row, here):
-    """Replaces the vectors [C, K, d] of given codes by pieces [C, M, d] at `row`."""
-    if replicas.num_replicas() == 1:
-        # Static shapes, as XLA needs them.
-        found = segments.per_codebook(lambda p, r: ops.take(p, r, axis=0), pieces, row)
-        return ops.where(given[..., None], found, vectors)
-    # All replicas agree on the codes, so they sum the vectors of these codes only.
-    places = ops.cast(tf.where(given), "int32")
-    rows = ops.stack([places[:, 0], tf.gather_nd(row, places)], axis=1)
-    found = tf.gather_nd(pieces, rows)
-    found = ops.where(tf.gather_nd(here, places)[:, None], found, 0.0)
-    # A row more, since not every implementation of collectives takes empty tensors.
-    found = replicas.sum_over_replicas(ops.pad(found, [[0, 1], [0, 0]]))
-    return tf.tensor_scatter_nd_update(vectors, places, found[:-1])
+        Their counts are on average 1, as those of codes from an initializer are, and in
+        proportion to the vectors of each centre.
+
+        Args:
+            vectors: Codebooks `[C, K, d]`.
+            counts: Number of vectors of each centre, `[C, K]`.
+        """
+        share = counts / ops.sum(counts, axis=-1, keepdims=True)
+        self.vectors.assign(vectors)
+        self.counts.assign(ops.maximum(self.num_codes * share, SMALLEST_COUNT))

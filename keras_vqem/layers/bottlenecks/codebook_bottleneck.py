@@ -9,8 +9,22 @@ from numpy.typing import ArrayLike
 
 from keras_vqem import replicas
 from keras_vqem.checks import whole_number
-from keras_vqem.layers.bottlenecks import groupings, posterior, prior, segments
-from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
+from keras_vqem.layers.bottlenecks import (
+    adaptation,
+    gradients,
+    groupings,
+    notices,
+    posterior,
+    prior,
+    segments,
+    similarities,
+    strategies,
+)
+from keras_vqem.layers.bottlenecks.bottleneck import (
+    DiscreteBottleneck,
+    kept_only,
+    metric_name,
+)
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 
 
@@ -20,17 +34,22 @@ class CodebookBottleneck(DiscreteBottleneck):
     "Nearest" is without a prior. With one, read "likeliest" here and in subclasses.
 
     A subclass creates its `codebook` `[C, K, d]` in `build`. With `_begin_step`,
-    `_loss` and `_end_step` it defines how the codebook learns.
+    `_loss` and `_end_step` it defines how the codebook learns. If it has a method
+    `_adopt`, `adapt` passes it centres `[C, K, d]` and their counts `[C, K]`.
 
     Args:
         num_codes: Number of codes, `K`. At least 2.
         commitment_weight: Weight of the commitment loss.
         groups: Number of codes per vector, or a grouping; see `VQEMBottleneck`.
+        similarity: `"euclidean"`, `"cosine"`, or a similarity.
+        gradient: `"straight_through"`, `"rotation"`, or a gradient estimator.
         **kwargs: Other arguments of `keras.layers.Layer`.
     """
 
-    # Set by subclasses whose E step draws from the posterior.
+    # Set by subclasses whose E step draws from the posterior, or is exact.
     num_samples = None
+    # Set by subclasses whose codebook learns by gradient.
+    penalties = ()
     temperature = Scheduled(1.0, "temperature", above=0.0)
 
     def __init__(
@@ -38,6 +57,8 @@ class CodebookBottleneck(DiscreteBottleneck):
         num_codes: int,
         commitment_weight: float = 0.25,
         groups: int | groupings.Whole | None = None,
+        similarity: str | similarities.Euclidean = "euclidean",
+        gradient: str | gradients.StraightThrough = "straight_through",
         **kwargs: Any,
     ):
         super().__init__(num_codes, groups=groups, **kwargs)
@@ -47,11 +68,20 @@ class CodebookBottleneck(DiscreteBottleneck):
                 f"{commitment_weight!r}. Use 0 for no commitment loss."
             )
         self.commitment_weight = commitment_weight
+        self.similarity = strategies.get(
+            "similarity", similarity, similarities.Euclidean, similarities.NAMES
+        )
+        self.gradient = strategies.get(
+            "gradient", gradient, gradients.StraightThrough, gradients.NAMES
+        )
+        self.commitment = keras.metrics.Mean(
+            name=metric_name(self, "commitment"), dtype="float32"
+        )
 
     def _begin_step(self, pieces, keep, per_replica, learning):
         """Returns the codebooks [C, K, d] of this step, and their counts [C, K].
 
-        Codes with a count of 0 are never chosen.
+        Codes with a count of 0 are never chosen. The similarity is still to be applied.
         """
         return self._read_codebook()
 
@@ -61,8 +91,11 @@ class CodebookBottleneck(DiscreteBottleneck):
             pieces, ops.stop_gradient(quantized), keep, total
         )
 
-    def _end_step(self, vectors, counts, pieces, samples, batch_counts):
-        """Learns from pieces [C, M, d] and their codes [C, M, m], -1 where masked."""
+    def _end_step(self, vectors, counts, pieces, samples, batch_counts, sums=None):
+        """Learns from pieces [C, M, d] and their codes [C, M, m], -1 where masked.
+
+        If the E step was exact, `sums` [C, K, d] are given instead of codes.
+        """
 
     def call(
         self,
@@ -71,6 +104,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         training: bool | None = None,
         prior_logits: tf.Tensor | None = None,
     ) -> dict[str, tf.Tensor]:
+        notices.look_at_call(self, inputs, training)
         sound = None
         if prior_logits is not None:
             prior_logits = self._prior_rows(prior_logits, inputs)
@@ -80,30 +114,47 @@ class CodebookBottleneck(DiscreteBottleneck):
                 # Keras passes masks on to layers with a single tensor argument only.
                 mask = getattr(inputs, "_keras_mask", None)
         rows, keep, nonfinite = self._rows(inputs, mask, sound)
-        pieces, keep = self.groups.split(rows), self.groups.split_rows(keep)
+        pieces, keep = self._pieces(rows), self.groups.split_rows(keep)
         still = ops.stop_gradient(pieces)
         learning = bool(training) and self.trainable
 
         # The one exchange between replicas that both seeding and loss need.
         per_replica = replicas.gather_scalars(ops.sum(keep[0]))
         vectors, counts = self._begin_step(still, keep, per_replica, learning)
+        table = self.similarity.prepare(vectors)
         num_samples = self.num_samples if training else None
-        codes, samples = self._assign(still, vectors, counts, num_samples, prior_logits)
-        quantized = self._look_up(vectors, samples)
+        if num_samples == "exact":
+            codes, quantized, batch_counts, sums = self._e_step(
+                posterior.expect, still, table, counts, prior_logits, keep=keep
+            )
+            samples = codes[..., None]
+        else:
+            codes, samples = self._assign(
+                still, table, counts, num_samples, prior_logits
+            )
+            quantized = self._look_up(table, samples)
         total = self.groups.num_codebooks * ops.sum(per_replica)
-        self.add_loss(self._loss(pieces, quantized, keep, total))
+        loss = self._loss(pieces, quantized, keep, total)
+        for penalty in self.penalties:
+            loss = loss + penalty(pieces, table, counts > 0, keep, total)
+        self.add_loss(loss)
         # If `training` is None, as in an exported graph, no state changes.
         if training is not None:
-            kept = kept_only(samples, keep)
-            batch_counts = self._count(kept)
+            if num_samples != "exact":
+                kept = kept_only(samples, keep)
+                batch_counts = self._count(kept)
             self._update_metrics(batch_counts, nonfinite)
-        if learning:
+            # The same nodes as in the loss: a graph computes them once.
+            errors = self._errors(pieces, ops.stop_gradient(quantized))
+            # Flat, because a Keras mean weighs rows, whatever is in them.
+            errors, weights = (ops.reshape(x, (-1,)) for x in (errors, keep))
+            self.commitment.update_state(errors, sample_weight=weights)
+        if learning and num_samples == "exact":
+            self._end_step(vectors, counts, still, None, batch_counts, sums=sums)
+        elif learning:
             self._end_step(vectors, counts, still, kept, batch_counts)
 
-        # The difference in brackets is exactly 0, and has the gradient of the identity:
-        # the value stays that of `quantized` to the bit.
-        quantized = ops.stop_gradient(self.groups.merge(quantized))
-        quantized = quantized + (rows - ops.stop_gradient(rows))
+        quantized = self._with_gradient(rows, pieces, ops.stop_gradient(quantized))
         quantized = ops.cast(quantized, self.compute_dtype)
         return {
             "quantized": self._like(quantized, inputs, self._dim),
@@ -111,9 +162,23 @@ class CodebookBottleneck(DiscreteBottleneck):
             "samples": self._codes_like(self._full(samples), inputs, self._draws),
         }
 
+    def _pieces(self, rows):
+        """Returns rows [N, D] as pieces [C, M, d], as the similarity compares them."""
+        return self.similarity.prepare(self.groups.split(rows))
+
+    def _with_gradient(self, rows, pieces, quantized):
+        """Returns quantized pieces as rows [N, D] with a gradient for the inputs."""
+        similar = type(self.similarity) is similarities.Euclidean
+        if similar and not self.groups.learned and not self.gradient.per_piece:
+            # Also for the part of the rows that `Projections` drops.
+            return self.gradient.apply(
+                rows, ops.stop_gradient(self.groups.merge(quantized))
+            )
+        return self.groups.merge(self.gradient.apply(pieces, quantized))
+
     @property
     def _draws(self):
-        return self.num_samples or 1
+        return self.num_samples if isinstance(self.num_samples, int) else 1
 
     def _full(self, samples):
         # Outside training, a piece has a single code. Repeated, it has the same shape
@@ -131,14 +196,20 @@ class CodebookBottleneck(DiscreteBottleneck):
         prior_logits = self._like(prior_logits, inputs, *tail)
         return ops.reshape(prior_logits, (-1, self.num_codes))
 
-    def _assign(self, pieces, vectors, counts, num_samples, prior_rows=None):
+    def _assign(self, pieces, table, counts, num_samples, prior_rows=None):
         """Returns the likeliest codes [C, M], and codes to average, [C, M, m or 1]."""
-        optional = {}
+        noise = {}
         if num_samples is not None:
             shape = (*ops.shape(pieces)[:2], num_samples, 2)
-            optional["uniforms"] = keras.random.uniform(
+            noise["uniforms"] = keras.random.uniform(
                 shape, dtype="float32", seed=self.seed_generator
             )
+        return self._e_step(
+            posterior.assign, pieces, table, counts, prior_rows, **noise
+        )
+
+    def _e_step(self, function, pieces, table, counts, prior_rows, **optional):
+        """Applies a function of `posterior` to each codebook."""
         if prior_rows is not None:
             # The pieces of a codebook look up their rows, because to arrange the rows
             # by codebook would be to copy them.
@@ -148,20 +219,25 @@ class CodebookBottleneck(DiscreteBottleneck):
 
         temperature = self.temperature.value()
 
-        def assign(pieces, vectors, usable, *rest):
-            return posterior.assign(
+        def apply(pieces, table, usable, *rest):
+            return function(
                 pieces,
-                vectors,
+                table,
                 usable,
                 **dict(zip(optional, rest, strict=True)),
                 prior=prior_rows,
                 temperature=temperature,
             )
 
-        vectors = ops.stop_gradient(vectors)
+        table = ops.stop_gradient(table)
         return segments.per_codebook(
-            assign, pieces, vectors, counts > 0, *optional.values()
+            apply, pieces, table, counts > 0, *optional.values()
         )
+
+    def _read_table(self):
+        """Returns the vectors [C, K, d] that codes stand for, and counts [C, K]."""
+        vectors, counts = self._read_codebook()
+        return self.similarity.prepare(vectors), counts
 
     def _look_up(self, vectors, samples):
         """Returns the mean vector [C, M, d] of the codes in `samples` [C, M, m]."""
@@ -169,9 +245,10 @@ class CodebookBottleneck(DiscreteBottleneck):
 
     def _distance(self, pieces, others, keep, total):
         """Returns the mean squared difference over kept pieces and their d numbers."""
-        return self._mean_over_rows(
-            ops.mean(ops.square(pieces - others), axis=-1), keep, total
-        )
+        return self._mean_over_rows(self._errors(pieces, others), keep, total)
+
+    def _errors(self, pieces, others):
+        return ops.mean(ops.square(pieces - others), axis=-1)
 
     def encode(
         self, inputs: ArrayLike, prior_logits: ArrayLike | None = None
@@ -189,13 +266,13 @@ class CodebookBottleneck(DiscreteBottleneck):
         inputs, pieces, prior_rows = self._prepare_pieces(
             "encode", inputs, prior_logits
         )
-        codes, _ = self._assign(pieces, *self._read_codebook(), None, prior_rows)
+        codes, _ = self._assign(pieces, *self._read_table(), None, prior_rows)
         return self._codes_like(codes, inputs)
 
     def _prepare_pieces(self, method, inputs, prior_logits):
         """Returns inputs as a tensor and as pieces [C, M, d], and rows of the prior."""
         inputs = self._prepare(inputs, method)
-        pieces = self.groups.split(self._rows(inputs)[0])
+        pieces = self._pieces(self._rows(inputs)[0])
         if prior_logits is not None:
             # Rounded as in a call, so that the codes are the same.
             prior_logits = self._prepare(prior_logits, method)
@@ -223,9 +300,50 @@ class CodebookBottleneck(DiscreteBottleneck):
         inputs, pieces, prior_rows = self._prepare_pieces(
             "sample", inputs, prior_logits
         )
-        codebook = self._read_codebook()
-        _, samples = self._assign(pieces, *codebook, num_samples, prior_rows)
+        table = self._read_table()
+        _, samples = self._assign(pieces, *table, num_samples, prior_rows)
         return self._codes_like(samples, inputs, num_samples)
+
+    def posterior(
+        self, inputs: ArrayLike, prior_logits: ArrayLike | None = None
+    ) -> tf.Tensor:
+        """Computes the posterior over the codebook, given each vector.
+
+        These are the soft labels of which `sample` draws. They need a number per vector
+        and code, and so are meant for small codebooks.
+
+        Args:
+            inputs: Vectors `[..., D]`.
+            prior_logits: Logits of a prior over codes, as in the call of the layer.
+
+        Returns:
+            Probabilities, float32 `[..., K]`, or `[..., G, K]` for a layer with `G`
+            groups.
+        """
+        inputs, pieces, prior_rows = self._prepare_pieces(
+            "posterior", inputs, prior_logits
+        )
+        rows = self._e_step(
+            posterior.probabilities, pieces, *self._read_table(), prior_rows
+        )
+        return self._codes_like(rows, inputs, self.num_codes)
+
+    def adapt(
+        self, data: ArrayLike | tf.data.Dataset, steps: int | None = None
+    ) -> None:
+        """Starts the codebook by k-means of given vectors.
+
+        k-means++ chooses the first centres, and steps of Lloyd move them. All the
+        vectors are held in memory. Call it before training, with what the layer will be
+        called on; for example, the outputs of the encoder for some thousand examples.
+        The same data and `seed` give the same codebook. Vectors with NaN or infinity
+        are left out.
+
+        Args:
+            data: Vectors `[..., D]`, or a `tf.data.Dataset` of batches of them.
+            steps: Number of batches of a dataset to use. None for all.
+        """
+        adaptation.adapt(self, data, steps)
 
     def decode(self, codes: ArrayLike) -> tf.Tensor:
         """Returns the vectors of codes.
@@ -243,7 +361,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         """
         flat = self._check_codes(codes)
         pieces = self.groups.split_codes(flat)[..., None]
-        rows = self.groups.merge(self._look_up(self._read_codebook()[0], pieces))
+        rows = self.groups.merge(self._look_up(self._read_table()[0], pieces))
         return self._decoded(rows, codes)
 
     def get_config(self) -> dict[str, Any]:
@@ -252,4 +370,6 @@ class CodebookBottleneck(DiscreteBottleneck):
             "num_codes": self.num_codes,
             "groups": groupings.serialize(self.groups),
             "commitment_weight": self.commitment_weight,
+            "similarity": strategies.serialize(self.similarity, similarities.NAMES),
+            "gradient": strategies.serialize(self.gradient, gradients.NAMES),
         }

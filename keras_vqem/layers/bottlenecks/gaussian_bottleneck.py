@@ -8,6 +8,7 @@ from keras import ops
 from numpy.typing import ArrayLike
 
 from keras_vqem.checks import whole_number
+from keras_vqem.layers.bottlenecks import notices
 from keras_vqem.layers.bottlenecks.bottleneck import Bottleneck, metric_name
 from keras_vqem.replicas import ReplicaSeedGenerator
 
@@ -97,6 +98,7 @@ class GaussianBottleneck(Bottleneck):
         mask: tf.Tensor | None = None,
         training: bool | None = None,
     ) -> dict[str, tf.Tensor]:
+        notices.look_at_call(self, inputs, training)
         rows, keep, nonfinite = self._rows(inputs, mask)
         mean, log_variance = self._moments(rows)
         latent = mean

@@ -23,6 +23,8 @@ class Whole:
     num_codebooks = 1
     # Shape of the codes of one vector: () for a single code, (G,) for G codes.
     code_shape = ()
+    # Whether `split` and `merge` learn by gradient.
+    learned = False
 
     def build(self, layer: keras.layers.Layer, dim: int) -> int:
         """Creates the weights that the grouping needs.
@@ -160,8 +162,43 @@ class SharedSlices(_Groups):
         return ops.reshape(codes, (-1, self.num_groups, *codes.shape[2:]))
 
 
+class ProjectedSlices(Slices):
+    """Base class of the groupings whose pieces are projections of a vector.
+
+    Args:
+        num_groups: Number of projections, and of codes per vector. None for a single
+            code per vector: codes then have the shape `[...]` instead of `[..., 1]`.
+        dim: Size of each projection. None for the size of the vectors divided by the
+            number of projections.
+        seed: Integer seed of the first values of the weights.
+    """
+
+    def __init__(
+        self, num_groups: int | None = None, dim: int | None = None, seed: int = 0
+    ):
+        super().__init__(1 if num_groups is None else num_groups)
+        if num_groups is None:
+            self.code_shape = ()
+        self.dim = None if dim is None else whole_number("dim", dim, 1)
+        self.seed = seed
+
+    def build(self, layer: keras.layers.Layer, dim: int) -> int:
+        self._dim = super().build(layer, dim) if self.dim is None else self.dim
+        return self._dim
+
+    def split_codes(self, codes: ArrayLike) -> tf.Tensor:
+        return super().split_codes(codes) if self.code_shape else codes[None]
+
+    def merge_codes(self, codes: ArrayLike) -> tf.Tensor:
+        return super().merge_codes(codes) if self.code_shape else codes[0]
+
+    def get_config(self) -> dict[str, Any]:
+        num_groups = self.num_groups if self.code_shape else None
+        return {"num_groups": num_groups, "dim": self.dim, "seed": self.seed}
+
+
 @keras.saving.register_keras_serializable(package="keras_vqem")
-class Projections(Slices):
+class Projections(ProjectedSlices):
     """Product quantization of random projections, each with its own codebook.
 
     The projections are the columns of one random orthonormal frame, which is a
@@ -171,9 +208,10 @@ class Projections(Slices):
     part of the vectors outside the frame is dropped.
 
     Args:
-        num_groups: Number of projections, and of codes per vector.
-        dim: Size of each projection. None for the size of the vectors divided by
-            `num_groups`.
+        num_groups: Number of projections, and of codes per vector. None for a single
+            code per vector: codes then have the shape `[...]` instead of `[..., 1]`.
+        dim: Size of each projection. None for the size of the vectors divided by the
+            number of projections.
         seed: Integer seed of the frame.
 
     Example:
@@ -184,14 +222,8 @@ class Projections(Slices):
     TensorShape([2, 5, 32])
     """
 
-    def __init__(self, num_groups: int, dim: int | None = None, seed: int = 0):
-        super().__init__(num_groups)
-        self.dim = None if dim is None else whole_number("dim", dim, 1)
-        self.seed = seed
-
     def build(self, layer: keras.layers.Layer, dim: int) -> int:
-        self._dim = super().build(layer, dim) if self.dim is None else self.dim
-        size = self.num_groups * self._dim
+        size = self.num_groups * super().build(layer, dim)
         if size > dim:
             raise ValueError(
                 f"Projections({self.num_groups}, dim={self._dim}) needs {size} "
@@ -214,9 +246,6 @@ class Projections(Slices):
     def merge(self, pieces: tf.Tensor) -> tf.Tensor:
         return ops.matmul(super().merge(pieces), ops.transpose(self._frame))
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "dim": self.dim, "seed": self.seed}
-
 
 def serialize(groups: Whole) -> dict[str, Any] | None:
     """Returns a grouping as a value for `get_config`, which `get` accepts.
@@ -227,7 +256,7 @@ def serialize(groups: Whole) -> dict[str, Any] | None:
     Returns:
         The serialized grouping, or None for `Whole`.
     """
-    if groups.code_shape:
+    if isinstance(groups, _Groups):
         return keras.saving.serialize_keras_object(groups)
     return None
 
@@ -249,10 +278,10 @@ def get(groups: int | Whole | dict[str, Any] | None) -> Whole:
     if isinstance(groups, numbers.Real):
         return Slices(groups)
     if isinstance(groups, _Groups):
-        # Copied, because the frame of `Projections` belongs to one layer.
+        # Copied, because the weights of projections belong to one layer.
         return type(groups).from_config(groups.get_config())
     raise ValueError(
         f"`groups` must be None for one code per vector, an integer number of slices, "
-        f"or one of Slices, SharedSlices and Projections from keras_vqem.layers, for "
-        f"example Slices(4). Received {groups!r}."
+        f"or one of Slices, SharedSlices, Projections and LearnedProjections from "
+        f"keras_vqem.layers, for example Slices(4). Received {groups!r}."
     )

@@ -8,7 +8,7 @@ from keras import ops
 from keras.optimizers.schedules import LearningRateSchedule
 from numpy.typing import ArrayLike
 
-from keras_vqem.layers.bottlenecks import groupings, segments
+from keras_vqem.layers.bottlenecks import groupings, notices, segments
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 from keras_vqem.replicas import ReplicaSeedGenerator
@@ -120,6 +120,7 @@ class GumbelSoftmaxBottleneck(DiscreteBottleneck):
         mask: tf.Tensor | None = None,
         training: bool | None = None,
     ) -> dict[str, tf.Tensor]:
+        notices.look_at_call(self, inputs, training)
         rows, keep, nonfinite = self._rows(inputs, mask)
         keep = self.groups.split_rows(keep)
         logits = self._logits(self.groups.split(rows))

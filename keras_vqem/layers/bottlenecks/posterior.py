@@ -7,17 +7,19 @@ The posterior is that of a mixture of Gaussians with equal weights and variance 
 so one matrix product gives all logits. If there is a prior over codes instead of equal
 weights, its logits are added to these. It all runs over chunks of rows. Apart from
 inputs, outputs, noise and the codebook, no tensor in memory has more than
-`LOGITS_PER_CHUNK` numbers, for any N and K. The two terms of the logits can cancel in
-float32: centre vectors whose mean is many times as far from 0 as they are from each
-other.
+`LOGITS_PER_CHUNK` numbers, for any N and K. Only `probabilities` returns as many as its
+result has. The two terms of the logits can cancel in float32: centre vectors whose mean
+is many times as far from 0 as they are from each other.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from keras_vqem.layers.bottlenecks import chunks
 from keras_vqem.layers.bottlenecks.prior import FORBIDDEN, rows_at
 
 # 64 MiB of float32. With smaller chunks, the matrix product packs the codebook more
@@ -89,12 +91,123 @@ def assign(
             return codes, codes[:, None]
         return codes, _draw(logits, chunk["uniforms"], block)
 
-    arguments = {"rows": rows, "uniforms": uniforms, "places": places}
-    arguments = {name: x for name, x in arguments.items() if x is not None}
+    arguments = _given(rows=rows, uniforms=uniforms, places=places)
     largest = bias.shape[0]
     if uniforms is not None:
         largest = max(largest, uniforms.shape[1] * block)
-    return _in_chunks(assign_chunk, arguments, largest, (tf.int32, tf.int32))
+    return chunks.apply(
+        assign_chunk, arguments, _rows_per_chunk(largest), (tf.int32, tf.int32)
+    )
+
+
+def softmax_rows(
+    codebook: tf.Tensor,
+    usable: tf.Tensor,
+    prior: tf.Tensor | None = None,
+    temperature: float | tf.Tensor = 1.0,
+) -> Callable:
+    """Returns a function of a chunk that computes the posterior of its rows.
+
+    Args:
+        codebook: Vectors of the codes, float32 `[K, d]`.
+        usable: Booleans `[K]`, False for codes that must not be chosen.
+        prior: Logits of a prior, `[R, K]`; see `rows_at`.
+        temperature: Temperature of the posterior, `T` above.
+
+    Returns:
+        A function of a dict with `rows` `[n, d]`, and `places` `[n]` if there is a
+        prior. It returns logits and probabilities, both `[n, K]`.
+    """
+    scale = 2.0 / temperature
+    bias = (-0.5 * scale) * ops.einsum("kd,kd->k", codebook, codebook)
+    bias = ops.where(usable, bias, NEVER)
+    table = ops.transpose(codebook)
+
+    def softmax(chunk):
+        logits = ops.matmul(scale * chunk["rows"], table) + bias
+        if "places" in chunk:
+            log_prior, _ = rows_at(prior, chunk["places"])
+            logits = logits + ops.maximum(log_prior, FORBIDDEN)
+        return logits, tf.nn.softmax(logits)
+
+    return softmax
+
+
+def probabilities(
+    rows: tf.Tensor,
+    codebook: tf.Tensor,
+    usable: tf.Tensor,
+    places: tf.Tensor | None = None,
+    *,
+    prior: tf.Tensor | None = None,
+    temperature: float | tf.Tensor = 1.0,
+) -> tf.Tensor:
+    """Computes the posterior of all codes.
+
+    Args:
+        rows: Vectors, float32 `[M, d]`.
+        codebook: Vectors of the codes, float32 `[K, d]`.
+        usable: Booleans `[K]`, False for codes that must not be chosen.
+        places: Index in `prior` for each row, int32 `[M]`. None for equal weights.
+        prior: Logits of a prior, `[R, K]`; see `rows_at`.
+        temperature: Temperature of the posterior, `T` above.
+
+    Returns:
+        Probabilities, float32 `[M, K]`.
+    """
+    softmax = softmax_rows(codebook, usable, prior, temperature)
+    return chunks.apply(
+        lambda chunk: softmax(chunk)[1],
+        _given(rows=rows, places=places),
+        _rows_per_chunk(codebook.shape[0]),
+        tf.float32,
+    )
+
+
+def expect(
+    rows: tf.Tensor,
+    codebook: tf.Tensor,
+    usable: tf.Tensor,
+    keep: tf.Tensor,
+    places: tf.Tensor | None = None,
+    *,
+    prior: tf.Tensor | None = None,
+    temperature: float | tf.Tensor = 1.0,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Computes the expectations over the posterior that an exact step of EM needs.
+
+    Args:
+        rows: Vectors, float32 `[M, d]`.
+        codebook: Vectors of the codes, float32 `[K, d]`.
+        usable: Booleans `[K]`, False for codes that must not be chosen.
+        keep: Weights of the rows in the sums, float32 `[M]`.
+        places: Index in `prior` for each row, int32 `[M]`. None for equal weights.
+        prior: Logits of a prior, `[R, K]`; see `rows_at`.
+        temperature: Temperature of the posterior, `T` above.
+
+    Returns:
+        A tuple `(codes, means, counts, sums)`:
+
+        - `codes`: Likeliest codes, int32 `[M]`.
+        - `means`: Expected vectors, `[M, d]`.
+        - `counts`: Sum over rows of the probability of each code, `[K]`.
+        - `sums`: Sum of rows, weighted by the probability of each code, `[K, d]`.
+    """
+    softmax = softmax_rows(codebook, usable, prior, temperature)
+
+    def expect_chunk(chunk):
+        logits, p = softmax(chunk)
+        codes = tf.argmax(logits, axis=-1, output_type=tf.int32)
+        means = ops.matmul(p, codebook)
+        p = p * chunk["keep"][:, None]
+        sums = tf.matmul(p, chunk["rows"], transpose_a=True)
+        return (codes, means), (ops.sum(p, axis=0), sums)
+
+    arguments = _given(rows=rows, keep=keep, places=places)
+    per_row, sums = chunks.fold(
+        expect_chunk, arguments, _rows_per_chunk(codebook.shape[0])
+    )
+    return *per_row, *sums
 
 
 def is_sound(prior: tf.Tensor) -> tf.Tensor:
@@ -107,10 +220,10 @@ def is_sound(prior: tf.Tensor) -> tf.Tensor:
         Booleans `[R]`; see `rows_at`.
     """
     places = ops.arange(ops.shape(prior)[0], dtype="int32")
-    return _in_chunks(
+    return chunks.apply(
         lambda chunk: rows_at(prior, chunk["rows"])[1],
         {"rows": places},
-        prior.shape[1],
+        _rows_per_chunk(prior.shape[1]),
         tf.bool,
     )
 
@@ -142,31 +255,9 @@ def _pick(weights, uniforms):
     return ops.sum(ops.cast(cdf <= threshold, "int32"), axis=-1)
 
 
-def _in_chunks(function, arguments, width, dtypes):
-    """Applies `function` to chunks of tensors [N, ...], one chunk after the other.
+def _rows_per_chunk(width):
+    return max(1, LOGITS_PER_CHUNK // width)
 
-    It takes a dict, in which `width` numbers per row are worked with at a time. What it
-    returns has the structure of `dtypes`.
-    """
-    largest = max(1, LOGITS_PER_CHUNK // width)
-    static_count = arguments["rows"].shape[0]
-    if static_count is not None and static_count <= largest:
-        return function(arguments)
-    count = ops.shape(arguments["rows"])[0]
-    chunks = ops.maximum((count + largest - 1) // largest, 1)
-    size = (count + chunks - 1) // chunks
 
-    def cut(x):
-        padding = [[0, size * chunks - count]] + [[0, 0]] * (len(x.shape) - 1)
-        return ops.reshape(tf.pad(x, padding), (chunks, size, *x.shape[1:]))
-
-    # tf.map_fn, because ops.map cannot be told to hold only one chunk at a time.
-    results = tf.map_fn(
-        function,
-        {name: cut(x) for name, x in arguments.items()},
-        fn_output_signature=dtypes,
-        parallel_iterations=1,
-    )
-    return tf.nest.map_structure(
-        lambda x: ops.reshape(x, (-1, *x.shape[2:]))[:count], results
-    )
+def _given(**tensors):
+    return {name: x for name, x in tensors.items() if x is not None}

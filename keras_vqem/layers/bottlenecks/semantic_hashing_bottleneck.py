@@ -6,16 +6,19 @@ import keras
 import tensorflow as tf
 from keras import ops
 from keras.optimizers.schedules import LearningRateSchedule
-from numpy.typing import ArrayLike
 
-from keras_vqem.checks import whole_number
-from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck, kept_only
+from keras_vqem.layers.bottlenecks import notices
+from keras_vqem.layers.bottlenecks.groupings import Whole
+from keras_vqem.layers.bottlenecks.scalar_bottleneck import (
+    ScalarBottleneck,
+    check_bits,
+)
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 from keras_vqem.replicas import ReplicaSeedGenerator
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
-class SemanticHashingBottleneck(DiscreteBottleneck):
+class SemanticHashingBottleneck(ScalarBottleneck):
     """A discrete bottleneck that turns a vector into bits: improved semantic hashing.
 
     A linear map gives one number `v` per bit. In training, Gaussian noise is added, and
@@ -37,6 +40,8 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
             for example `PolynomialDecay(0.0, 20_000, 0.5)` to warm up.
         seed: Integer seed of the noise and of the choice of examples. None draws one at
             random.
+        groups: Number of codes per vector, or a grouping; see `VQEMBottleneck`. Each
+            group has its own linear maps.
         **kwargs: Other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -49,9 +54,10 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
         A dict with the same keys, shapes and dtypes in training and inference:
 
         - `quantized`: Vectors `[..., D]` in the compute dtype, for the decoder.
-        - `codes`: Codes of the bits without noise, int32 `[...]`. Bit 0 is the lowest.
-        - `samples`: Codes of the noisy bits, int32 `[..., 1]`. Outside training they
-          are equal to `codes`.
+        - `codes`: Codes of the bits without noise, int32 `[...]`, or `[..., G]` with
+          `G` groups. Bit 0 is the lowest.
+        - `samples`: Codes of the noisy bits, int32 `[..., 1]`, or `[..., G, 1]` with
+          `G` groups. Outside training they are equal to `codes`.
 
     Example:
 
@@ -65,25 +71,23 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
           arXiv:1801.09797.
     """
 
+    _always_projects = True
+
     def __init__(
         self,
         num_bits: int,
         noise: float = 0.5,
         discrete_rate: float | LearningRateSchedule = 0.5,
         seed: int | None = None,
+        groups: int | Whole | None = None,
         **kwargs: Any,
     ):
-        num_bits = whole_number("num_bits", num_bits, 1)
-        if num_bits > 20:
-            raise ValueError(
-                f"`num_bits` must be from 1 to 20, received {num_bits}. For more bits, "
-                f"split the vectors and use one layer per part."
-            )
+        num_bits = check_bits(num_bits)
         if noise < 0:
             raise ValueError(
                 f"`noise` must not be negative, received {noise!r}. Use 0 for no noise."
             )
-        super().__init__(2**num_bits, **kwargs)
+        super().__init__((2,) * num_bits, groups=groups, **kwargs)
         self.num_bits = num_bits
         self.noise = noise
         self.discrete_rate = Scheduled(discrete_rate, "discrete_rate", within=(0, 1))
@@ -92,22 +96,13 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)
-        settings = {"dtype": "float32", "autocast": False}
-        dim, bits = self._dim, self.num_bits
-        glorot = keras.initializers.GlorotUniform
-        self.kernel = self.add_weight(
-            name="kernel", shape=(dim, bits), initializer=glorot(), **settings
-        )
-        self.bias = self.add_weight(
-            name="bias", shape=(bits,), initializer="zeros", **settings
-        )
-        self.output_kernel = self.add_weight(
-            name="output_kernel", shape=(bits, dim), initializer=glorot(), **settings
-        )
-        self.output_bias = self.add_weight(
-            name="output_bias", shape=(dim,), initializer="zeros", **settings
-        )
         self.discrete_rate.build(self)
+
+    def _digits(self, numbers):
+        return numbers > 0
+
+    def _values(self, digits):
+        return ops.cast(digits, "float32")
 
     def call(
         self,
@@ -115,33 +110,27 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
         mask: tf.Tensor | None = None,
         training: bool | None = None,
     ) -> dict[str, tf.Tensor]:
+        notices.look_at_call(self, inputs, training)
         rows, keep, nonfinite = self._rows(inputs, mask)
-        v = ops.matmul(rows, self.kernel) + self.bias
-        codes = _pack(v > 0)
+        keep = self.groups.split_rows(keep)
+        v = self._numbers(rows)
+        codes = self._pack(v > 0)
         if training:
             v = v + self.noise * keras.random.normal(
                 ops.shape(v), dtype="float32", seed=self.seed_generator
             )
             soft = ops.clip(1.2 * ops.sigmoid(v) - 0.1, 0.0, 1.0)
             hard = ops.cast(v > 0, "float32") + (soft - ops.stop_gradient(soft))
-            bits = ops.where(self._discrete_rows(inputs), hard, soft)
+            bits = ops.where(self._discrete_pieces(inputs), hard, soft)
             if self.trainable:
                 self.discrete_rate.step()
         else:
-            bits = ops.cast(v > 0, "float32")
-        samples = _pack(v > 0)
-        if training is not None:
-            kept = kept_only(samples[:, None], keep)
-            self._update_metrics(self._count(kept[None]), nonfinite)
-        quantized = self._like(self._from_bits(bits), inputs, self._dim)
-        return {
-            "quantized": ops.cast(quantized, self.compute_dtype),
-            "codes": self._like(codes, inputs),
-            "samples": self._like(samples, inputs, 1),
-        }
+            bits = self._values(v > 0)
+        samples = self._pack(v > 0)
+        return self._finish(inputs, bits, codes, samples, keep, nonfinite, training)
 
-    def _discrete_rows(self, inputs):
-        """Draws booleans [N, 1] that are equal for all rows of an example."""
+    def _discrete_pieces(self, inputs):
+        """Draws booleans [C, M, 1] that are equal for all pieces of an example."""
         shape = ops.shape(inputs)
         draws = keras.random.uniform(
             (shape[0], *(1 for _ in shape[1:])),
@@ -149,39 +138,8 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
             seed=self.seed_generator,
         )
         draws = ops.broadcast_to(draws, (*shape[:-1], 1))
-        return ops.reshape(draws, (-1, 1)) < self.discrete_rate.value()
-
-    def _from_bits(self, bits):
-        return ops.matmul(bits, self.output_kernel) + self.output_bias
-
-    def encode(self, inputs: ArrayLike) -> tf.Tensor:
-        """Returns the code of each vector.
-
-        Args:
-            inputs: Vectors `[..., D]`.
-
-        Returns:
-            Codes, int32 `[...]`. Bit 0 is the lowest.
-        """
-        inputs = self._prepare(inputs)
-        v = ops.matmul(self._rows(inputs)[0], self.kernel) + self.bias
-        return self._like(_pack(v > 0), inputs)
-
-    def decode(self, codes: ArrayLike) -> tf.Tensor:
-        """Returns the vectors of codes.
-
-        For codes from `encode`, the result is exactly the `quantized` that the layer
-        returns outside training.
-
-        Args:
-            codes: Integers `[...]`.
-
-        Returns:
-            Vectors `[..., D]` in the compute dtype of the layer.
-        """
-        powers = 2 ** ops.arange(self.num_bits, dtype="int32")
-        bits = ops.cast(self._check_codes(codes)[:, None] // powers % 2, "float32")
-        return self._decoded(self._from_bits(bits), codes)
+        draws = self.groups.split_rows(ops.reshape(draws, (-1,)))
+        return draws[..., None] < self.discrete_rate.value()
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -191,9 +149,3 @@ class SemanticHashingBottleneck(DiscreteBottleneck):
             "discrete_rate": self.discrete_rate.serialize(),
             "seed": self.seed,
         }
-
-
-def _pack(bits):
-    """Packs booleans [N, b] into integers [N]."""
-    powers = 2 ** ops.arange(bits.shape[-1], dtype="int32")
-    return ops.sum(ops.cast(bits, "int32") * powers, axis=-1)

@@ -3,14 +3,16 @@
 from typing import Any
 
 import keras
-import numpy as np
 from keras.optimizers.schedules import LearningRateSchedule
 
 from keras_vqem.checks import whole_number
+from keras_vqem.layers.bottlenecks import starts
 from keras_vqem.layers.bottlenecks.codebook import EMACodebook
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
+from keras_vqem.layers.bottlenecks.gradients import StraightThrough
 from keras_vqem.layers.bottlenecks.groupings import Whole
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
+from keras_vqem.layers.bottlenecks.similarities import Euclidean
 from keras_vqem.replicas import ReplicaSeedGenerator
 
 
@@ -24,12 +26,15 @@ class VQEMBottleneck(CodebookBottleneck):
 
     - **E step.** Hard EM (`num_samples=None`) assigns a vector to the nearest code.
       Monte-Carlo soft EM draws `num_samples` codes from the posterior, which is the
-      softmax of minus the squared distances divided by `temperature`.
+      softmax of minus the squared distances divided by `temperature`. Exact soft EM
+      (`num_samples="exact"`) uses the posterior itself.
     - **M step.** Each code moves to the moving average of the vectors assigned to it.
-      With `m` samples, a vector counts `1 / m` for each draw. A code without vectors
-      stays where it is.
+      With `m` samples, a vector counts `1 / m` for each draw; in exact soft EM, it
+      counts its posterior probability for each code. A code without vectors stays where
+      it is.
 
-    The decoder gets the mean of the chosen codebook vectors, and its gradient passes
+    The decoder gets the mean of the chosen codebook vectors (in exact soft EM, that of
+    all of them, weighted by the posterior), and its gradient passes
     straight through to the inputs. A step quantises with the codebook of the previous
     step, then updates it. The auxiliary loss is the commitment loss,
     `commitment_weight` times the mean squared distance between inputs and quantized
@@ -39,7 +44,8 @@ class VQEMBottleneck(CodebookBottleneck):
     training batch; the vectors chosen are spread evenly over the batch. If the batch
     has fewer vectors than there are codes, the next batches place the remaining codes.
     Until then, only placed codes are used. Before any training the codebook is empty:
-    all its vectors are 0.
+    all its vectors are 0. With `initializer="kmeans"`, the codes start as the centres
+    of k-means of the first training batch, or of any data given to `adapt` before.
 
     **Dead codes.** With `dead_code_threshold` above 0, a code that is used less than
     that fraction of the average use is moved to a vector of the current batch.
@@ -57,14 +63,16 @@ class VQEMBottleneck(CodebookBottleneck):
     **Replicas.** Under `tf.distribute`, all of this acts on the whole batch. Every
     replica holds the codebook that a single replica would get from the whole batch.
 
-    **Metrics.** `perplexity` and `usage` of the codebook over the epoch, and
+    **Metrics.** `perplexity` and `usage` of the codebook over the epoch;
+    `commitment`, the commitment loss of the epoch without its weight; and
     `nonfinite`, the number of vectors left out because of NaN or infinity. If the user
     names the layer, its name comes first, as in `image_codes_perplexity`.
 
     Args:
         num_codes: Number of codes, `K`. At least 2.
         num_samples: Number of draws per vector, `m`, for Monte-Carlo soft EM. None for
-            hard EM.
+            hard EM. `"exact"` for soft EM without draws, which is the limit of many
+            draws: `quantized` is then the posterior mean in training.
         temperature: Number that divides squared distances in the posterior of soft EM,
             or a `keras.optimizers.schedules` schedule over training steps. Distances
             grow with the size and scale of the vectors: if the `samples` of a vector
@@ -76,22 +84,28 @@ class VQEMBottleneck(CodebookBottleneck):
             An integer, or `keras_vqem.layers.Slices`, for product quantization with one
             codebook per slice. `keras_vqem.layers.Projections` for product quantization
             of random projections. `keras_vqem.layers.SharedSlices` for several codes
-            from one codebook.
+            from one codebook. `keras_vqem.layers.LearnedProjections` for codes of
+            smaller vectors.
         decay: Decay of the moving averages, at least 0 and below 1. With 0, each step
             forgets all previous steps; with hard EM it is then one step of Lloyd's
             k-means.
         commitment_weight: Weight of the commitment loss; beta in the paper.
-        initializer: `"data"` to start from training batches, as described above, or a
-            Keras initializer. To set the codes yourself, use
-            `keras.initializers.Constant(codes[None])`; with groups, use an array
-            `[num_codebooks, num_codes, size of a piece]`. Codes from an initializer
-            start with a count of 1, as if each had been assigned one vector of every
-            batch so far. A layer that is never trained (`trainable=False` from the
-            start) needs an initializer, because it never learns from data.
+        initializer: `"data"` to start from training batches, `"kmeans"` to start from
+            k-means, both as described above, or a Keras initializer. To set the codes
+            yourself, use `keras.initializers.Constant(codes[None])`; with groups, use
+            an array `[num_codebooks, num_codes, size of a piece]`. Codes from an
+            initializer start with a count of 1, as if each had been assigned one vector
+            of every batch so far. A layer that is never trained (`trainable=False` from
+            the start) needs an initializer, because it never learns from data.
         dead_code_threshold: Fraction of the average use below which a code is dead and
             is moved. 0 never moves a code; sensible values are 0.01 to 0.1.
         seed: Integer seed of the draws and of the choice of new places for dead codes.
             None draws one at random.
+        similarity: `"euclidean"` for the nearest code by distance, or `"cosine"` for
+            unit vectors and the nearest code by angle; or an object, such as
+            `keras_vqem.layers.Cosine()`.
+        gradient: `"straight_through"`, or `"rotation"` for the rotation trick, which
+            needs hard EM; or an object, such as `keras_vqem.layers.RotationTrick()`.
         **kwargs: Other arguments of `keras.layers.Layer`, such as `name` and `dtype`.
             `trainable=False` freezes the codebook; calls with `training=True` still
             draw samples and add the commitment loss.
@@ -121,7 +135,8 @@ class VQEMBottleneck(CodebookBottleneck):
         - `samples`: Codes whose mean vector is `quantized`, int32 `[..., m]`, or
           `[..., G, m]` with `G` groups; `m` is 1 for hard EM. They are the soft labels
           of a latent predictor, each code with weight `1 / m`. `assignments(samples)`
-          turns them into probabilities of all codes.
+          turns them into probabilities of all codes. In exact soft EM, they are the
+          likeliest codes, `m` is 1, and `posterior(inputs)` has the soft labels.
 
     Example:
 
@@ -142,7 +157,7 @@ class VQEMBottleneck(CodebookBottleneck):
     def __init__(
         self,
         num_codes: int,
-        num_samples: int | None = None,
+        num_samples: int | str | None = None,
         temperature: float | LearningRateSchedule = 1.0,
         groups: int | Whole | None = None,
         decay: float = 0.999,
@@ -150,20 +165,34 @@ class VQEMBottleneck(CodebookBottleneck):
         initializer: keras.initializers.Initializer | str = "data",
         dead_code_threshold: float = 0.0,
         seed: int | None = None,
+        similarity: str | Euclidean = "euclidean",
+        gradient: str | StraightThrough = "straight_through",
         **kwargs: Any,
     ):
-        super().__init__(
-            num_codes, groups=groups, commitment_weight=commitment_weight, **kwargs
-        )
-        if num_samples is not None:
-            remedy = "Use None for hard EM."
-            num_samples = whole_number("num_samples", num_samples, 1, remedy)
-        if isinstance(initializer, np.ndarray):
+        if "penalties" in kwargs:
             raise ValueError(
-                f"`initializer` must be 'data' or a Keras initializer, received an "
-                f"array of shape {initializer.shape}. To set the codes yourself, use "
-                f"keras.initializers.Constant(codes[None])."
+                f"VQEMBottleneck takes no `penalties`, received "
+                f"{kwargs['penalties']!r}: no gradient reaches its codebook. To keep "
+                f"more codes in use, set dead_code_threshold=0.05 or use soft EM; or "
+                f"use VQBottleneck, whose codebook learns by gradient."
             )
+        super().__init__(
+            num_codes,
+            groups=groups,
+            commitment_weight=commitment_weight,
+            similarity=similarity,
+            gradient=gradient,
+            **kwargs,
+        )
+        if num_samples is not None and not self.gradient.means:
+            raise ValueError(
+                f"gradient={gradient!r} needs one code per vector, but soft EM with "
+                f"num_samples={num_samples!r} gives the decoder the mean of several. "
+                f"Use num_samples=None, or gradient='straight_through'."
+            )
+        if num_samples not in (None, "exact"):
+            remedy = "Use None for hard EM, or 'exact' for soft EM without draws."
+            num_samples = whole_number("num_samples", num_samples, 1, remedy)
         if temperature == 0:
             raise ValueError(
                 "`temperature` must be above 0, received 0. For the limit at 0, which "
@@ -183,11 +212,7 @@ class VQEMBottleneck(CodebookBottleneck):
         self.num_samples = num_samples
         self.temperature = Scheduled(temperature, "temperature", above=0.0)
         self.decay = decay
-        self.initializer = (
-            initializer
-            if initializer == "data"
-            else keras.initializers.get(initializer)
-        )
+        self.initializer = starts.get(initializer)
         self.dead_code_threshold = dead_code_threshold
         self.seed = seed
         self.seed_generator = ReplicaSeedGenerator(seed)
@@ -198,6 +223,7 @@ class VQEMBottleneck(CodebookBottleneck):
             initializer=self.initializer,
             dead_code_threshold=dead_code_threshold,
             seed=seed,
+            similarity=self.similarity,
             name="ema",
         )
 
@@ -228,20 +254,20 @@ class VQEMBottleneck(CodebookBottleneck):
             return self.ema.read()
         return self.ema.seed(pieces, keep, per_replica)
 
-    def _end_step(self, vectors, counts, pieces, samples, batch_counts):
-        self.ema.update(vectors, counts, pieces, samples, batch_counts)
+    def _end_step(self, vectors, counts, pieces, samples, batch_counts, sums=None):
+        self.ema.update(vectors, counts, pieces, samples, batch_counts, sums)
         self.temperature.step()
 
+    def _adopt(self, centres, counts):
+        self.ema.adopt(centres, counts)
+
     def get_config(self) -> dict[str, Any]:
-        initializer = self.initializer
-        if initializer != "data":
-            initializer = keras.initializers.serialize(initializer)
         return {
             **super().get_config(),
             "num_samples": self.num_samples,
             "temperature": self.temperature.serialize(),
             "decay": self.decay,
-            "initializer": initializer,
+            "initializer": starts.serialize(self.initializer),
             "dead_code_threshold": self.dead_code_threshold,
             "seed": self.seed,
         }

@@ -48,3 +48,20 @@ def lloyd(x, codebook, steps=100):
             break
         codebook = moved
     return codebook
+
+
+def unit(x):
+    """Vectors divided by their norms; 0 stays 0."""
+    norm = np.linalg.norm(x, axis=-1, keepdims=True)
+    return np.divide(x, norm, out=np.zeros_like(x), where=norm > 0)
+
+
+def plus_plus(x, uniforms):
+    """k-means++: each centre with a probability by its squared distance so far."""
+    gaps, chosen = np.ones(len(x)), []
+    for u in uniforms:
+        cdf = np.cumsum(gaps)
+        chosen.append(int(np.searchsorted(cdf, u * cdf[-1], side="right")))
+        square = np.sum((x - x[chosen[-1]]) ** 2, axis=-1)
+        gaps = square if len(chosen) == 1 else np.minimum(gaps, square)
+    return chosen

@@ -128,13 +128,15 @@ def test_semantic_hashing_by_hand(rng):
     x = rng.normal(size=(50, 6)).astype("float32")
     layer = SemanticHashingBottleneck(4, noise=0.0, discrete_rate=0.0)
     soft = layer(x, training=True)["quantized"]
-    v = x @ layer.kernel.numpy()
+    v = x @ layer.kernel[0].numpy()
     saturated = np.clip(1.2 / (1 + np.exp(-v)) - 0.1, 0, 1)
-    np.testing.assert_allclose(soft, saturated @ layer.output_kernel.numpy(), atol=1e-5)
+    np.testing.assert_allclose(
+        soft, saturated @ layer.output_kernel[0].numpy(), atol=1e-5
+    )
     bits = (v > 0).astype(int)
     np.testing.assert_array_equal(layer.encode(x), bits @ [1, 2, 4, 8])
     np.testing.assert_allclose(
-        layer(x)["quantized"], bits @ layer.output_kernel.numpy(), atol=1e-5
+        layer(x)["quantized"], bits @ layer.output_kernel[0].numpy(), atol=1e-5
     )
 
 

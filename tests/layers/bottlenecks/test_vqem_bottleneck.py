@@ -171,7 +171,7 @@ def test_commitment_loss_and_its_gradient(rng):
     layer = start_from(VQEMBottleneck(5, commitment_weight=0.3), x[:5].numpy())
     with tf.GradientTape() as tape:
         tape.watch(x)
-        q = layer(x)["quantized"]
+        q = layer(x, training=False)["quantized"]
         loss = layer.losses[0]
     difference = x.numpy() - q.numpy()
     assert float(loss) == pytest.approx(0.3 * np.mean(difference**2), rel=1e-5)
@@ -210,7 +210,7 @@ def test_groups_are_codebooks_side_by_side(groups, rng):
 
 def test_metrics_carry_the_name_a_user_gave():
     names = [m.name for m in VQEMBottleneck(4).metrics]
-    assert names == ["nonfinite", "perplexity", "usage"]
+    assert names == ["nonfinite", "perplexity", "usage", "commitment"]
     again = VQEMBottleneck.from_config(VQEMBottleneck(4).get_config())
     assert [m.name for m in again.metrics] == names
     for name in ("image_codes", "top_bottleneck"):

@@ -1,0 +1,47 @@
+"""Rows of the bottlenecks' table: codebooks with strategies other than the defaults."""
+
+import keras
+
+from keras_vqem import layers
+
+CASES = {
+    "hard_em_cosine": lambda **k: layers.VQEMBottleneck(
+        8, groups=2, decay=0.9, seed=1, similarity="cosine", **k
+    ),
+    "soft_em_cosine": lambda **k: layers.VQEMBottleneck(
+        8, num_samples=5, decay=0.9, seed=1, similarity=layers.Cosine(), **k
+    ),
+    "hard_em_learned": lambda **k: layers.VQEMBottleneck(
+        8, groups=layers.LearnedProjections(dim=4, seed=1), decay=0.9, seed=1, **k
+    ),
+    "hard_em_kmeans": lambda **k: layers.VQEMBottleneck(
+        8, initializer="kmeans", decay=0.9, seed=1, **k
+    ),
+    "exact_em": lambda **k: layers.VQEMBottleneck(
+        8, num_samples="exact", temperature=3.0, decay=0.9, seed=1, **k
+    ),
+    "vq_rotation": lambda **k: layers.VQBottleneck(
+        8,
+        initializer=keras.initializers.RandomNormal(stddev=1.0, seed=1),
+        gradient="rotation",
+        **k,
+    ),
+    "vq_kmeans_penalties": lambda **k: layers.VQBottleneck(
+        8,
+        initializer="kmeans",
+        similarity="cosine",
+        penalties=[layers.OrthogonalCodes(0.1), layers.AssignmentEntropy(0.1)],
+        seed=1,
+        **k,
+    ),
+}
+EMA = [name for name in CASES if "_em" in name]
+SAMPLED = ["soft_em_cosine"]
+# Nothing is drawn in a step, so results compare exactly.
+EXACT = [name for name in CASES if name not in SAMPLED]
+# Every code is the code of its vector.
+NEAREST = [name for name in CASES if name != "hard_em_learned"]
+# The gradient of the inputs is exactly that of the output.
+STRAIGHT = ["hard_em_kmeans", "exact_em"]
+# Not in the quick tests.
+VARIANTS = [name for name in CASES if name not in ("hard_em_cosine", "exact_em")]
