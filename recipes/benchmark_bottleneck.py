@@ -33,6 +33,7 @@ from compared_bottlenecks import QUANTIZERS
 
 STEPS_PER_ROUND = 2
 WARM_UP_STEPS = 3
+ROWS_PER_HEAT = 10  # at once, each in a process of up to a gigabyte
 # Peak memory differs from step to step, with the order of parallel operations.
 MEMORY_STEPS = 6
 # The sizes that the targets are meant for.
@@ -136,16 +137,22 @@ def race(contest, rounds, progress, title=""):
 
 
 def speed(args, folder):
-    """Times all rows at one size."""
+    """Times all rows at one size, in heats whose processes fit into the memory."""
+    from keras_vqem.evaluation import benchmark_report
     from keras_vqem.evaluation.benchmark_processes import Progress
 
-    print("starting the contestants", file=sys.stderr)
-    with open_contest(args, folder) as contest:
-        build(args, contest, entries_to_time(args), args.codes)
-        progress = Progress((args.rounds + 1) * len(contest.workers))
-        race(contest, args.rounds, progress)
-        progress.close()
-    return contest.results
+    rows, results = list(entries_to_time(args).items()), {}
+    for start in range(0, len(rows), ROWS_PER_HEAT):
+        heat = dict(rows[start : start + ROWS_PER_HEAT])
+        print(f"starting {len(heat)} of {len(rows)} contestants", file=sys.stderr)
+        with open_contest(args, folder) as contest:
+            build(args, contest, heat, args.codes)
+            progress = Progress((args.rounds + 1) * len(contest.workers))
+            contest.race(args.rounds, STEPS_PER_ROUND, WARM_UP_STEPS, progress)
+            progress.close()
+        results |= contest.results
+    benchmark_report.compare(results, RATIOS)
+    return results
 
 
 def memory(args, folder):
