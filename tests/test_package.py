@@ -158,6 +158,7 @@ def test_the_presets_are_the_models_that_their_names_say():
     }
     assert {name: type(model).__name__ for name, model in found.items()} == {
         "cifar10_em": "ImageVQVAE",
+        "multi30k_en_de_codes": "LatentNMT",
         "multi30k_en_de_ctc": "CTCTranslator",
         "multi30k_en_de_em": "LatentNMT",
         "multi30k_en_de_hard": "LatentNMT",
