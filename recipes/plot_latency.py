@@ -43,7 +43,9 @@ def plot(entries, names, output):
             axis.plot(times, scores, marker="o", color=color, label=label)
             for row, time, score in zip(rows, times, scores, strict=True):
                 way = row["name"].removeprefix(model).strip(", ")
-                place = {"xytext": (6, -11), "textcoords": "offset points"}
+                # In turns below and above: two models may be close to each other.
+                offset = (6, -11) if number % 2 == 0 else (-6, 7)
+                place = {"xytext": offset, "textcoords": "offset points"}
                 axis.annotate(way, (time, score), fontsize=8, color=color, **place)
         axis.set_xscale("log")
         unit = "sentence" if size == "1" else f"batch of {size}"

@@ -65,7 +65,7 @@ def test_scores_and_several_sentences(default, capfd):
     [
         ("A 🐕 runs to 日本.", "does not know the characters 🐕 日 本"),
         (
-            "The ECB raised its key interest rate to 4.5 percent.",
+            "Parliament adopted the resolution by 312 votes to 47.",
             "is probably wrong: its score",
         ),
         ("a man and " * 500, "very long and was translated in parts"),
