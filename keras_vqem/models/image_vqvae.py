@@ -175,7 +175,9 @@ class ImageVQVAE(ImageAutoencoder):
             int32 `[B, rows, columns, slots]`, one slot per group of the bottleneck.
         """
         codes = super().encode(images)
-        return ops.reshape(codes, (*ops.shape(codes)[:3], -1))
+        # The number of slots by name: an exported graph needs it to be known.
+        slots = self.bottleneck.groups.num_groups
+        return ops.reshape(codes, (*ops.shape(codes)[:3], slots))
 
     def latents(self, codes: ArrayLike) -> tf.Tensor:
         """Returns vectors `[B, rows, columns, D]` for codes, as `encode` gives them."""
