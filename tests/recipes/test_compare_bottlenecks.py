@@ -33,6 +33,7 @@ def tiny(compare, monkeypatch):
     monkeypatch.setitem(compare.SIZES, "smoke", size)
 
 
+@pytest.mark.slow
 def test_rows_are_measured_kept_and_completed(
     compare, tiny, tmp_path, monkeypatch, capsys
 ):
