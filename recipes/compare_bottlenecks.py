@@ -8,7 +8,8 @@ The first command takes minutes and needs no data: generated images (shapes). Th
 takes CIFAR-10 and half an hour of one core. Network, first weights, batches, number of
 steps and number of codes are the same for all; compared_bottlenecks.py has the table of
 quantizers. What was measured is kept in --json: a comparison that was interrupted, or
-gets more rows or seeds, goes on where it was.
+gets more rows or seeds, goes on where it was. Add --times when nothing else runs on the
+machine: then steps of all rows are timed, in turns.
 """
 
 import contextlib
@@ -51,13 +52,16 @@ COLUMNS = {
     "perplexity": ("perplexity", "{:.1f}"),
     "usage": ("usage", "{:.2f}"),
     "bits_per_image": ("bits per image", "{:.1f}"),
+    "step_ms": ("step, ms", "{:.2f}"),
 }
 NOTES = """\
 Means ± standard deviations over seeds. *test error*: mean squared error of pixels from
 0 to 1. *perplexity*, *usage*: of the codes of the test images. *bits per image*: of
 these codes under their frequencies in the training images. With several codebooks,
-perplexity and usage are means over them. benchmark_bottleneck.py has times of steps."""
+perplexity and usage are means over them. *step*: time of a training step of the whole
+network; ± is over turns."""
 SECONDS_PER_RUN = 24 * 3600.0
+TIMED_STEPS = 100
 
 
 def parse(arguments):
@@ -73,6 +77,8 @@ def parse(arguments):
     steps_help = "number of training steps (default: that of the size)"
     add("--steps", type=int, metavar="N", help=steps_help)
     add_number(parser, "--threads", 1, "number of threads of each run")
+    times_help = "time steps as well, one turn of each row per seed; on a quiet machine"
+    add("--times", action="store_true", help=times_help)
     peers_help = "Python interpreter that has the peers (default: peers are left out)"
     add("--peers", metavar="PYTHON", help=peers_help)
     out = pathlib.Path("out/bottleneck_comparison.json")
@@ -105,15 +111,18 @@ def images_of(options, settings):
     return [data.images(split)[: settings[split]] for split in ("train", "test")]
 
 
+def spec_of(settings, name, seed):
+    options = {"seed": seed, "steps": settings["steps"]}
+    return {"contestant": name, "options": options, "sizes": settings}
+
+
 def one_run(worker, settings, name, seed):
     """Trains and measures one quantizer with one seed."""
     import numpy as np
 
     from keras_vqem.evaluation import comparison
 
-    options = {"seed": seed, "steps": settings["steps"]}
-    spec = {"contestant": name, "options": options, "sizes": settings}
-    versions = worker.ask(build=spec)["versions"]
+    versions = worker.ask(build=spec_of(settings, name, seed))["versions"]
     result = worker.ask(warm=settings["steps"])
     codes = result.pop("codes")
     train, test = (np.load(codes[split]) for split in ("train", "test"))
@@ -122,8 +131,26 @@ def one_run(worker, settings, name, seed):
     return result | {"versions": versions}
 
 
-def compare(options, settings, results, names):
-    """Runs what is missing, and returns the reasons of those that could not run."""
+def one_turn(worker, settings, name, seed):
+    """Times the steps of one quantizer."""
+    import numpy as np
+
+    worker.ask(build=spec_of(settings, name, seed))
+    worker.ask(run=TIMED_STEPS)  # The first ones trace the graph and fill caches.
+    seconds = worker.ask(run=TIMED_STEPS)["seconds"]
+    return {"step_ms": 1000 * float(np.median(seconds))}
+
+
+def compare(options, settings, results, names, measure):
+    """Runs what is missing, and returns the reasons of those that could not run.
+
+    Args:
+        options: Options of the command.
+        settings: Settings of the size.
+        results: Results to go on with.
+        names: Names of the quantizers.
+        measure: `one_run` for what the results lack, `one_turn` for the times of all.
+    """
     from keras_vqem.evaluation.benchmark_processes import (
         Progress,
         Worker,
@@ -133,19 +160,21 @@ def compare(options, settings, results, names):
     peers = {name for name in names if QUANTIZERS[name].peer}
     left_out = set() if options.peers else peers
     failed = {name: "left out: no --peers interpreter" for name in left_out}
-    # Seeds outside, so that an interrupted comparison has all rows.
+    # Seeds outside: an interrupted comparison has all rows, and times come in turns.
     missing = [
         (name, seed)
         for seed in range(options.seeds)
         for name in names
-        if name not in failed and not results.has(name, seed)
+        if name not in failed and results.has(name, seed) == (measure is one_turn)
     ]
     workers, progress = {}, Progress(len(missing))
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         if missing:
             contestants.make_data(folder, *images_of(options, settings))
         for name, seed in missing:
-            progress.show(f"{name}, seed {seed}")
+            progress.show(
+                f"{measure.__name__} of {name}, seed {seed}".replace("_", " ")
+            )
             if name in failed:
                 continue
             peer = name in peers
@@ -156,7 +185,8 @@ def compare(options, settings, results, names):
                     given = (contestants.__file__, folder, options.threads)
                     workers[peer] = Worker(python, *given, SECONDS_PER_RUN)
                     stack.callback(workers[peer].close)
-                results.add(name, seed, one_run(workers[peer], settings, name, seed))
+                found = measure(workers[peer], settings, name, seed)
+                results.add(name, seed, found)
             except WorkerFailed as error:
                 failed[name] = str(error)
                 workers.pop(peer, None)  # A worker that failed has ended.
@@ -195,7 +225,13 @@ def main(arguments=None):
     settings["threads"] = options.threads
     results = comparison.Results(options.json, settings)
     names = [n for n in QUANTIZERS if n in (options.only or [n])]
-    failed = compare(options, settings, results, names)
+    failed = compare(options, settings, results, names, one_run)
+    if options.times:
+        print("timing steps", file=sys.stderr)
+        others = environment.OtherProcesses()
+        compare(options, settings, results, names, one_turn)
+        if (others.share() or 0) > 0.05:
+            print("OTHER PROCESSES ran meanwhile: times are too long.", file=sys.stderr)
 
     seeds = range(options.seeds)
     rows = {

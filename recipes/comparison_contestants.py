@@ -10,7 +10,7 @@ import math
 import pathlib
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -82,7 +82,7 @@ class Run(NamedTuple):
     """A contestant of `benchmark_worker.py`, whose check is a whole run."""
 
     check: Callable  # number of steps -> results
-    step: Any = None
+    step: Callable  # a training step, always of the same batch
 
 
 def measured(data, name, seed, num_codes, step, rebuild, steps):
@@ -118,6 +118,13 @@ def measured(data, name, seed, num_codes, step, rebuild, steps):
         "slots": codes.shape[-1],
         "codes": files,
     }
+
+
+def make_run(data, name, seed, num_codes, step, rebuild):
+    """Returns the contestant; see `measured` for the arguments."""
+    given = (data, name, seed, num_codes, step, rebuild)
+    [batch] = batches(data, seed, 1)
+    return Run(functools.partial(measured, *given), functools.partial(step, batch))
 
 
 def keras_run(name, data, seed, steps):
@@ -160,8 +167,7 @@ def keras_run(name, data, seed, steps):
     def rebuild(x):
         return [np.asarray(part) for part in infer(x)]
 
-    run = (layer.num_codes, step, rebuild)
-    return Run(functools.partial(measured, data, name, seed, *run))
+    return make_run(data, name, seed, layer.num_codes, step, rebuild)
 
 
 def torch_run(name, data, seed, steps):
@@ -206,8 +212,7 @@ def torch_run(name, data, seed, steps):
             rebuilt, codes, _ = forward(torch.from_numpy(x))
         return rebuilt.numpy(), codes.numpy()
 
-    num_codes = layer.codebook_size
-    return Run(functools.partial(measured, data, name, seed, num_codes, step, rebuild))
+    return make_run(data, name, seed, layer.codebook_size, step, rebuild)
 
 
 def _contestant(name, row):

@@ -76,8 +76,8 @@ class Results:
         return str(seed) in self.rows.get(name, {})
 
     def add(self, name: str, seed: int, result: Mapping[str, Any]) -> None:
-        """Adds the result of a method and seed, and writes the file."""
-        self.rows.setdefault(name, {})[str(seed)] = dict(result)
+        """Adds to the result of a method and seed, and writes the file."""
+        self.rows.setdefault(name, {}).setdefault(str(seed), {}).update(result)
         write_json(self.path, {"settings": self.settings, "results": self.rows})
 
     def of(self, name: str, seeds: Sequence[int]) -> list[dict]:
@@ -132,7 +132,8 @@ def comparison_table(
     Args:
         rows: Dict from labels to lists with one result per seed, or to the reason why
             there is none.
-        columns: Dict from keys of results to the header and format of a column.
+        columns: Dict from keys of results to the header and format of a column. A
+            cell stays empty if a result of the row lacks the key.
 
     Returns:
         The table as text.
@@ -155,8 +156,11 @@ def comparison_table(
             continue
         cells = []
         for key, (_, form) in columns.items():
-            mean, spread = mean_and_spread(results, key)
-            cells.append(f"{form.format(mean)} ± {form.format(spread)}")
+            if all(key in result for result in results):
+                mean, spread = mean_and_spread(results, key)
+                cells.append(f"{form.format(mean)} ± {form.format(spread)}")
+            else:
+                cells.append("")
         lines.append([label, *cells, str(len(results))])
     headers = [header for header, _ in columns.values()]
     return markdown_table(["", *headers, "seeds"], lines)

@@ -67,6 +67,12 @@ def test_rows_are_measured_kept_and_completed(
         run(compare, tmp_path, "--only", "product", "--seeds", "2")
     assert "| 2 |" in capsys.readouterr().out
 
+    # Times are added to what was measured.
+    assert "step_ms" not in first
+    timed = run(compare, tmp_path, "--only", "product", "--seeds", "2", "--times")
+    assert all(0 < row.pop("step_ms") < 1e4 for row in timed["product"].values())
+    assert timed == found
+
     with pytest.raises(SystemExit):
         run(compare, tmp_path, "--only", "product", "--threads", "2")
     assert "threads was 1, now 2" in capsys.readouterr().err
