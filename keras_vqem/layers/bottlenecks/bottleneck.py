@@ -125,7 +125,7 @@ class Bottleneck(keras.layers.Layer):
         # A layer that is given the whole dict shows these names in its error.
         outputs = super().compute_output_spec(*args, **kwargs)
         for key, tensor in outputs.items():
-            tensor.name = f"{self.name}_{key}"
+            tensor.name = f'{self.name}["{key}"]'
         return outputs
 
     def compute_mask(
