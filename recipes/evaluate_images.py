@@ -4,7 +4,8 @@
         --prior runs/image_em_prior --data data --json out/image_em.json
 
 The table has one row per prior: uniform (every code costs the same), unigram (the
-frequencies of codes in the training set) and the trained one. Totals are valid bounds,
+frequencies of codes in the training set, of each slot or of each slot and cell) and the
+trained one. Totals are valid bounds,
 computed with the codes that would be sent. Below the table is the accounting of the
 paper, which is not a bound. For a VAE the table has the ELBO and the
 importance-weighted bound, for an ImageTransformer its exact bits.
@@ -27,6 +28,8 @@ def evaluate_codes(options, model, train, images):
     if train is not None:
         codes = image_bits.encode(model, train)
         priors["unigram prior"] = image_bits.UnigramPrior(codes, num_codes)
+        by_cell = image_bits.UnigramPrior(codes, num_codes, per_cell=True)
+        priors["unigram prior per cell"] = by_cell
     rows, notes = {}, []
     em = isinstance(model.bottleneck, VQEMBottleneck)
     samples = model.bottleneck.num_samples if em else None

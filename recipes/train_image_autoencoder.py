@@ -1,11 +1,12 @@
-"""Trains an autoencoder of images through 8 x 8 x 10 codes, or a VAE.
+"""Trains an autoencoder of images through ten codes per 4 x 4 pixels, or a VAE.
 
     python recipes/train_image_autoencoder.py --data data --run runs/image_em
 
 Options give the other rows of docs/results/cifar10.md: --num-samples 0 is hard EM;
 --bottleneck vq is a codebook trained by gradient, gaussian a VAE; --likelihood
 categorical is the paper's softmax over 256 values; --network paper has the paper's
-convolutions and one codebook for all ten codes of a cell.
+convolutions and one codebook for all codes of a cell; --num-codes and --num-slots
+divide the bits otherwise.
 
 The run folder has the files that train_transformer.py lists. Next, train the prior over
 the codes:
@@ -25,7 +26,6 @@ from arguments import (
 )
 from image_arguments import add_image_run_arguments, image_data
 
-CODES, SLOTS = 256, 10
 WARMUP_STEPS = 200  # If the run is long enough.
 
 
@@ -62,6 +62,8 @@ def parse(arguments):
         help="bottleneck: codebook trained by EM, codebook trained by gradient, or "
         "Gaussian latents (default: %(default)s)",
     )
+    add_number(codes, "--num-codes", 256, "number of codes per codebook")
+    add_number(codes, "--num-slots", 10, "number of codes per cell of 4 x 4 pixels")
     add_number(codes, "--code-dim", 16, "size of a code's vector")
     add_number(codes, "--latent-dim", 64, "number of Gaussian latents per cell")
     add_em_arguments(codes, num_samples=5, temperature=0.1, dead_code_threshold=0.01)
@@ -71,13 +73,13 @@ def parse(arguments):
 def make_bottleneck(arguments, pixels, steps):
     from keras_vqem import layers
 
-    shared = arguments.network == "paper"
-    groups = layers.SharedSlices(SLOTS) if shared else layers.Slices(SLOTS)
+    slices = layers.SharedSlices if arguments.network == "paper" else layers.Slices
+    num_codes, groups = arguments.num_codes, slices(arguments.num_slots)
     if arguments.bottleneck == "em":
-        return em_bottleneck(arguments, CODES, steps, groups)
+        return em_bottleneck(arguments, num_codes, steps, groups)
     if arguments.bottleneck == "vq":
         return layers.VQBottleneck(
-            CODES, commitment_weight=arguments.commitment_weight, groups=groups
+            num_codes, commitment_weight=arguments.commitment_weight, groups=groups
         )
     # The loss is in nats per dimension, so the KL divergence is divided by these.
     cells = pixels // 16
@@ -90,7 +92,8 @@ def make_network(arguments):
     """Returns compressor and decompressor."""
     from keras_vqem import layers
 
-    code_dim, channels = SLOTS * arguments.code_dim, arguments.channels
+    code_dim = arguments.num_slots * arguments.code_dim
+    channels = arguments.channels
     if arguments.network == "paper":
         compressor = layers.ImageCompressor(code_dim, channels)
         return compressor, layers.ImageDecompressor(channels)

@@ -5,7 +5,9 @@
 
 The codes of the training images of the run, with their mirror images, are computed
 first and stored in the run folder. Encoding all images takes about an hour on one core.
-The paper's prior has --num-layers 6. Next:
+The paper's prior is --num-layers 6 --context previous --soft-labels: local attention
+alone, and the draws of soft EM as labels, each of which counts a part, in place of the
+nearest codes. Next:
 
     python recipes/evaluate_images.py --model runs/image_em \\
         --prior runs/image_em_prior --data data
@@ -45,8 +47,8 @@ def rows_seen(examples, batch_size, seed, steps_per_epoch, epochs):
     return np.flatnonzero(seen), start
 
 
-def codes_of(autoencoder, images, rows, path, made_of):
-    """Returns the codes of training images and of validation images.
+def codes_of(autoencoder, images, rows, path, made_of, num_samples=0):
+    """Returns the arrays of training examples, and the codes of validation images.
 
     They are stored in a file, because a few codes would differ with another number of
     threads or on another machine, and a resumed run must see the same codes.
@@ -58,10 +60,12 @@ def codes_of(autoencoder, images, rows, path, made_of):
             are mirror images. The codes of the others are 0.
         path: File of the codes.
         made_of: Hash of everything that the codes depend on.
+        num_samples: Number of draws per code, for soft labels; 0 for none.
 
     Returns:
-        A tuple of the codes of all training images followed by their mirror images,
-        and the codes of the validation images.
+        A tuple of a dict and an array. The dict has the codes of all training images,
+        followed by those of their mirror images, as `symbols`, and, if there are any,
+        draws as `samples`. The array has the codes of the validation images.
     """
     import numpy as np
 
@@ -71,24 +75,49 @@ def codes_of(autoencoder, images, rows, path, made_of):
     if path.is_file():
         with np.load(path) as file:
             if file["made_of"] == made_of:
-                return file["train"], file["val"]
+                names = set(file) & {"symbols", "samples"}
+                return {name: file[name] for name in names}, file["val"]
     train, val = images
     print(f"encoding {len(rows):,} of {2 * len(train):,} training images", flush=True)
 
+    def log(line):
+        print(line, flush=True)
+
     def encode(images):
-        return image_bits.encode(
-            autoencoder, images, log=lambda line: print(line, flush=True)
-        )
+        return image_bits.encode(autoencoder, images, log=log)
+
+    def draw(images):
+        return image_bits.draw(autoencoder, images, num_samples, log=log)
 
     val = encode(val)
-    codes = np.zeros((2 * len(train), *val.shape[1:]), val.dtype)
-    for first, source in ((0, train), (len(train), train[:, :, ::-1])):
-        chosen = rows[(rows >= first) & (rows < first + len(train))]
-        if len(chosen):
-            codes[chosen] = encode(source[chosen - first])
+    arrays = {}
+    for name, codes_of_part in {"symbols": encode, "samples": draw}.items():
+        if name == "samples" and not num_samples:
+            continue
+        draws = (num_samples,) if name == "samples" else ()
+        codes = np.zeros((2 * len(train), *val.shape[1:], *draws), val.dtype)
+        for first, source in ((0, train), (len(train), train[:, :, ::-1])):
+            chosen = rows[(rows >= first) & (rows < first + len(train))]
+            if len(chosen):
+                codes[chosen] = codes_of_part(source[chosen - first])
+        arrays[name] = codes
     with replacing(path) as temporary:
-        np.savez_compressed(temporary, train=codes, val=val, made_of=made_of)
-    return codes, val
+        np.savez_compressed(temporary, **arrays, val=val, made_of=made_of)
+    return arrays, val
+
+
+def number_of_draws(arguments, bottleneck):
+    """Returns the number of draws for soft labels, 0 without --soft-labels."""
+    if not arguments.soft_labels:
+        return 0
+    number = getattr(bottleneck, "num_samples", 0)
+    if not number or number == "exact":
+        raise ValueError(
+            f"--soft-labels needs an autoencoder that was trained with draws (soft EM, "
+            f"train_image_autoencoder.py --num-samples 5); {arguments.autoencoder} has "
+            f"none. Leave --soft-labels out, or train another autoencoder."
+        )
+    return number
 
 
 def make_model(arguments, bottleneck, codes, start):
@@ -98,11 +127,12 @@ def make_model(arguments, bottleneck, codes, start):
     from keras_vqem.models import GridTransformer
 
     grid = codes.shape[1:]
+    options = {**sizes(arguments), "context": arguments.context}
     if bottleneck.codebook is None:
-        return GridTransformer(grid, bottleneck.num_codes, **sizes(arguments))
+        return GridTransformer(grid, bottleneck.num_codes, **options)
     codebook = np.asarray(bottleneck.codebook)
     number, size = codebook.shape[-2:]
-    model = GridTransformer(grid, number, vector_dim=size, **sizes(arguments))
+    model = GridTransformer(grid, number, vector_dim=size, **options)
     model.init_from_codebook(codebook, codes[:start])
     return model
 
@@ -125,6 +155,18 @@ def main(arguments=None):
         intermediate_dim=256,
         block_length=40,
         dropout=0.0,
+    )
+    parser.add_argument(
+        "--context",
+        choices=["neighbours", "previous"],
+        default="neighbours",
+        help="codes that a position sees directly: those of its cell and of the cells "
+        "around it, or the one before it (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--soft-labels",
+        action="store_true",
+        help="learn the draws of soft EM instead of the nearest codes",
     )
     arguments = parser.parse_args(arguments)
 
@@ -149,16 +191,21 @@ def main(arguments=None):
 
         order = (arguments.batch_size, arguments.seed, arguments.steps_per_epoch)
         rows, start = rows_seen(2 * len(images[0]), *order, arguments.epochs)
+        draws = number_of_draws(arguments, autoencoder.bottleneck)
         made_of = hashlib.sha256(model_file(arguments.autoencoder).read_bytes())
+        made_of.update(bytes(draws))
         for array in (*images, rows):
             made_of.update(np.ascontiguousarray(array))
         path = run.path / "codes.npz"
-        codes, val = codes_of(autoencoder, images, rows, path, made_of.hexdigest())
+        arrays, val = codes_of(
+            autoencoder, images, rows, path, made_of.hexdigest(), draws
+        )
+        # Validation is of what is sent: the nearest codes.
         val = validation_set({"symbols": val}, arguments.batch_size)
-        batches = ArrayBatches({"symbols": codes}, *order)
+        batches = ArrayBatches(arrays, *order)
         steps = arguments.epochs * batches.steps_per_epoch
 
-        model = make_model(arguments, autoencoder.bottleneck, codes, start)
+        model = make_model(arguments, autoencoder.bottleneck, arrays["symbols"], start)
         model.compile(
             adam(run, arguments, steps, WARMUP_STEPS),
             accumulation_steps=arguments.accumulation_steps,

@@ -9,6 +9,7 @@ codes and any prior. The accounting of the paper (soft labels for the prior, the
 for the decoder) is not a bound; `paper_accounting` computes it for comparison.
 """
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -76,16 +77,24 @@ class UnigramPrior:
     Args:
         codes: Integer array `[N, rows, columns, slots]`, codes of training images.
         num_codes: Size of the codebook.
+        per_cell: Whether each slot of each cell has a distribution of its own, as in
+            van den Oord et al. (2017). It needs more images to count.
     """
 
-    def __init__(self, codes: np.ndarray, num_codes: int):
+    def __init__(self, codes: np.ndarray, num_codes: int, per_cell: bool = False):
+        self.per_cell = per_cell
         # Each count is increased by 1, so that no code is impossible.
-        counts = code_counts.count(codes, num_codes) + 1.0
+        counts = code_counts.count(self._places(codes), num_codes) + 1.0
         self.log_p = np.log(counts / counts.sum(axis=-1, keepdims=True))
+
+    def _places(self, codes):
+        """Codes `[..., places]`, with one distribution per place."""
+        codes = np.asarray(codes)
+        return codes.reshape(len(codes), -1) if self.per_cell else codes
 
     def nats(self, codes: np.ndarray) -> np.ndarray:
         """Returns the cost of codes `[B, rows, columns, slots]` in nats, `[B]`."""
-        codes = np.asarray(codes)
+        codes = self._places(codes)
         picked = self.log_p[np.arange(codes.shape[-1]), codes]
         return -picked.reshape(len(codes), -1).sum(axis=-1)
 
@@ -140,7 +149,56 @@ def encode(
         Array `[N, rows, columns, slots]`: uint8 if the codebook has at most 256 codes,
         int32 otherwise.
     """
-    graph = tf.function(model.encode)
+    return _codes_of_parts(tf.function(model.encode), model, images, batch_size, log)
+
+
+def draw(
+    model: ImageVQVAE,
+    images: np.ndarray,
+    num_samples: int,
+    seed: int = 0,
+    batch_size: int = 100,
+    log: Callable[[str], None] | None = None,
+) -> np.ndarray:
+    """Draws codes of images from their posteriors, for soft labels of a prior.
+
+    Args:
+        model: A `keras_vqem.models.ImageVQVAE` whose bottleneck draws samples.
+        images: uint8 array `[N, H, W, 3]`.
+        num_samples: Number of draws per code.
+        seed: Seed of the draws.
+        batch_size: Number of images per batch.
+        log: Function that takes a line of progress about every ten seconds, or None.
+
+    Returns:
+        Array `[N, rows, columns, slots, num_samples]` with the dtype of `encode`.
+    """
+    graph = tf.function(lambda part: _draws(model, part, num_samples))
+    with _seeded(model.bottleneck, seed):
+        return _codes_of_parts(graph, model, images, batch_size, log)
+
+
+def _draws(model, images, num_samples):
+    """Draws for images, [B, rows, columns, slots, num_samples]."""
+    compressed = model.compressed(images)
+    samples = model.bottleneck.sample(compressed, num_samples)
+    rows, columns = compressed.shape[1:3]
+    return ops.reshape(samples, (-1, rows, columns, samples.shape[-2], num_samples))
+
+
+@contextlib.contextmanager
+def _seeded(bottleneck, seed):
+    """Draws in this context depend on the seed alone; those after it do not."""
+    state = bottleneck.seed_generator.state
+    before = state.numpy()
+    state.assign([seed, 0])
+    try:
+        yield
+    finally:
+        state.assign(before)
+
+
+def _codes_of_parts(graph, model, images, batch_size, log):
     dtype = "uint8" if model.bottleneck.num_codes <= 256 else "int32"
     found, shown = [], time.monotonic()
     for part in _parts(images, batch_size):
@@ -222,19 +280,14 @@ def paper_accounting(
     Returns:
         A tuple of bits per dimension: total, reconstruction and prior.
     """
-    bottleneck, prior = model.bottleneck, PredictorPrior(predictor)
-    state = bottleneck.seed_generator.state
-    before, nats = state.numpy(), np.zeros(2)
-    state.assign([seed, 0])
-    for part in _parts(images, batch_size):
-        codes = model.encode(part)
-        samples = bottleneck.sample(model.compressed(part), num_samples)
-        samples = ops.reshape(samples, (*codes.shape, num_samples))
-        draws = ops.unstack(samples, axis=-1)
-        latents = ops.mean(ops.stack([model.latents(draw) for draw in draws]), axis=0)
-        nats[0] -= np.sum(model.log_prob(part, latents))
-        nats[1] += np.sum(prior.nats(codes, samples))
-    state.assign(before)
+    prior, nats = PredictorPrior(predictor), np.zeros(2)
+    with _seeded(model.bottleneck, seed):
+        for part in _parts(images, batch_size):
+            samples = _draws(model, part, num_samples)
+            latents = [model.latents(codes) for codes in ops.unstack(samples, axis=-1)]
+            latents = ops.mean(ops.stack(latents), axis=0)
+            nats[0] -= np.sum(model.log_prob(part, latents))
+            nats[1] += np.sum(prior.nats(model.encode(part), samples))
     reconstruction, prior_bits = nats / (math.log(2.0) * images.size)
     return float(reconstruction + prior_bits), float(reconstruction), float(prior_bits)
 

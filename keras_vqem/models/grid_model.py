@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from keras_vqem import decoding
 from keras_vqem.checks import integers
 from keras_vqem.layers import LocalTransformer, ReplicaDropout
+from keras_vqem.models import grid_context
 from keras_vqem.models.task_model import TaskModel
 
 
@@ -22,8 +23,7 @@ class GridModel(TaskModel):
     row, cell by cell, slot by slot. Each slot has its own set of symbols, and each
     symbol has a vector. The prediction of a symbol depends on the symbols before it in
     two ways: on all of them through masked local attention, and directly on the
-    vectors of the most informative ones, those before it in its cell, in the cell to
-    the left and in the neighbouring cells of the row above.
+    vectors of some of them, its context.
 
     A subclass names its input and its metric, and describes the grid in its config.
 
@@ -37,6 +37,8 @@ class GridModel(TaskModel):
         block_length: Number of positions per block of the local attention.
         dropout: Dropout rate after embeddings, attention and feed-forward layers.
         vector_dim: Size of a symbol's vector.
+        context: Symbols whose vectors a position sees directly: `"neighbours"` or
+            `"previous"`.
         **kwargs: Arguments of `keras.Model`.
     """
 
@@ -55,6 +57,7 @@ class GridModel(TaskModel):
         block_length: int,
         dropout: float,
         vector_dim: int,
+        context: str,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -74,10 +77,8 @@ class GridModel(TaskModel):
         self.vector_dim = vector_dim
         rows, columns, slots = self.grid
         self.length = rows * columns * slots
-        # Distance in cells to the left neighbour, and to the right, middle and left
-        # neighbours in the row above. At the sides of the grid these are other cells,
-        # which does no harm. In narrow grids some coincide, or are the cell itself.
-        self.cells_back = sorted({1, columns - 1, columns, columns + 1} - {0})
+        self.context = context
+        self._context = grid_context.get(context, self)
         policy = self.dtype_policy
         self.embedding_dropout = ReplicaDropout(dropout, dtype=policy)
         self.transformer = LocalTransformer(
@@ -93,7 +94,6 @@ class GridModel(TaskModel):
 
     def build(self, input_shape: Any = None) -> None:
         rows, columns, slots = self.grid
-        cell = slots * self.vector_dim
 
         def add(name, *shape, size=0.02):
             # One initializer per weight: each draws the same numbers every time.
@@ -103,13 +103,7 @@ class GridModel(TaskModel):
         self.vectors = add(
             "vectors", slots, self.num_symbols, self.vector_dim, size=1.0
         )
-        # From the vector of each slot to all slots of the cell. Only those to later
-        # slots are used.
-        self.own = add("own", cell, slots, self.hidden_dim, size=cell**-0.5)
-        number = len(self.cells_back)
-        self.neighbours = add(
-            "neighbours", number * cell, self.hidden_dim, size=(number * cell) ** -0.5
-        )
+        self._context.build(add)
         self.row_signal = add("rows", rows, 1, 1, self.hidden_dim)
         self.column_signal = add("columns", columns, 1, self.hidden_dim)
         self.slot_signal = add("slots", slots, self.hidden_dim)
@@ -172,13 +166,6 @@ class GridModel(TaskModel):
         signal = ops.reshape(signal, (self.length, self.hidden_dim))
         return ops.cast(signal, self.compute_dtype)
 
-    def _own_kernel(self):
-        """Kernel [slots * vector_dim, slots, hidden_dim] from slots to later slots."""
-        slots = self.grid[2]
-        later = np.triu(np.ones((slots, slots), "float32"), 1)
-        later = later.repeat(self.vector_dim, axis=0)
-        return ops.cast(self.own * later[..., None], self.compute_dtype)
-
     def _vector_table(self):
         """Vectors [slots * num_symbols + 1, vector_dim]; the last, 0, is outside."""
         flat = ops.reshape(self.vectors, (-1, self.vector_dim))
@@ -203,17 +190,7 @@ class GridModel(TaskModel):
         table_rows = ops.cast(symbols, "int32") + ops.arange(slots) * self.num_symbols
         vectors = ops.take(self._vector_table(), table_rows, axis=0)
         vectors = ops.reshape(vectors, (-1, cells, slots * self.vector_dim))
-        before = [
-            ops.pad(vectors, [[0, 0], [back, 0], [0, 0]])[:, :cells]
-            for back in self.cells_back
-        ]
-        around = ops.matmul(
-            ops.concatenate(before, axis=-1),
-            ops.cast(self.neighbours, self.compute_dtype),
-        )
-        x = ops.einsum("bcv,vsw->bcsw", vectors, self._own_kernel())
-        x = x + around[:, :, None]
-        x = ops.reshape(x, (-1, self.length, self.hidden_dim)) + self._positions()
+        x = self._context.whole(vectors) + self._positions()
         x = self.embedding_dropout(x, training=training)
         x = self.transformer(x, training=training)
         x = ops.reshape(x, (-1, *self.grid, self.hidden_dim))
@@ -276,13 +253,9 @@ class GridModel(TaskModel):
         """
         if not self.built:
             self.build()
-        slots, number = self.grid[2], len(self.cells_back)
+        slots, reach = self.grid[2], self._context.reach
         positions, table = self._positions(), self._vector_table()
-        own, neighbours = (
-            self._own_kernel(),
-            ops.cast(self.neighbours, self.compute_dtype),
-        )
-        reach, places = self._places()
+        kernels = self._context.kernels()
 
         def step(ids, state, position):
             caches, before = state
@@ -293,14 +266,12 @@ class GridModel(TaskModel):
             before = ops.concatenate(
                 [before[:, 1:reach], row[:, None], before[:, reach:]], axis=1
             )
-            seen = ops.take(before, ops.take(places, slot, axis=0), axis=1)
-            vectors = ops.reshape(
-                ops.take(table, seen, axis=0), (count, number + 1, -1)
+            seen = ops.take(self._context.places, slot, axis=0)
+            vectors = ops.take(table, ops.take(before, seen, axis=1), axis=0)
+            x = (
+                self._context.step(kernels, vectors, slot)[:, None]
+                + positions[position]
             )
-            around = ops.reshape(vectors[:, :number], (count, -1))
-            x = ops.matmul(around, neighbours)
-            x = x + ops.matmul(vectors[:, number], ops.take(own, slot, axis=1))
-            x = x[:, None] + positions[position]
             x, caches = self.transformer.step(x, caches)
             kernel = ops.cast(self.kernel[slot], self.compute_dtype)
             logits = ops.matmul(x[:, 0], kernel) + ops.cast(
@@ -347,27 +318,6 @@ class GridModel(TaskModel):
                 )
         return prefix if shape[1] else None
 
-    def _places(self):
-        """Finds the places of the symbols that `sample` needs among those it remembers.
-
-        Returns:
-            A tuple `(reach, places)`: the number of symbols to remember, and int32
-            `[slots, (number of neighbours + 1) * slots]`, for each slot the places of
-            the neighbours' symbols and of those in its own cell. Place `reach`, after
-            all remembered symbols, stands for symbols that are not known yet.
-        """
-        slots = self.grid[2]
-        reach = (max(self.cells_back) + 1) * slots - 1
-        places = []
-        for slot in range(slots):
-            first = reach - slot
-            cells = [
-                first - back * slots + np.arange(slots) for back in self.cells_back
-            ]
-            cells.append(np.minimum(first + np.arange(slots), reach))
-            places.append(np.concatenate(cells))
-        return reach, np.stack(places).astype("int32")
-
     # Export.
 
     def export(self, filepath: str | os.PathLike) -> None:
@@ -412,4 +362,5 @@ class GridModel(TaskModel):
             "block_length": self.block_length,
             "dropout": self.dropout,
             "vector_dim": self.vector_dim,
+            "context": self.context,
         }

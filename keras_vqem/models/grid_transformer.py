@@ -17,7 +17,8 @@ class GridTransformer(GridModel):
     of symbols, and each symbol has a vector. The prediction of a symbol depends on the
     symbols before it in two ways: on all of them through masked local attention, and
     directly on the vectors of the most informative ones, those before it in its cell,
-    in the cell to the left and in the neighbouring cells of the row above.
+    in the cell to the left and in the neighbouring cells of the row above. With
+    `context="previous"` only the symbol before it is seen directly, as in the paper.
 
     Args:
         grid: Tuple `(rows, columns, slots)`.
@@ -29,6 +30,8 @@ class GridTransformer(GridModel):
         block_length: Number of positions per block of the local attention.
         dropout: Dropout rate after embeddings, attention and feed-forward layers.
         vector_dim: Size of a symbol's vector.
+        context: Symbols whose vectors a position sees directly, besides what attention
+            brings: `"neighbours"`, or `"previous"`, the one before it alone.
         **kwargs: Arguments of `keras.Model`.
 
     Call arguments:
@@ -71,6 +74,7 @@ class GridTransformer(GridModel):
         block_length: int = 160,
         dropout: float = 0.0,
         vector_dim: int = 16,
+        context: str = "neighbours",
         **kwargs: Any,
     ):
         super().__init__(
@@ -83,6 +87,7 @@ class GridTransformer(GridModel):
             block_length,
             dropout,
             vector_dim,
+            context,
             **kwargs,
         )
 

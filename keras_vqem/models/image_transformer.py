@@ -28,6 +28,8 @@ class ImageTransformer(GridModel):
         block_length: Number of positions per block of the local attention.
         dropout: Dropout rate after embeddings, attention and feed-forward layers.
         vector_dim: Size of a value's vector.
+        context: Values whose vectors a position sees directly, besides what attention
+            brings: `"neighbours"`, or `"previous"`, the one before it alone.
         **kwargs: Arguments of `keras.Model`.
 
     Call arguments:
@@ -69,6 +71,7 @@ class ImageTransformer(GridModel):
         block_length: int = 256,
         dropout: float = 0.0,
         vector_dim: int = 16,
+        context: str = "neighbours",
         **kwargs: Any,
     ):
         super().__init__(
@@ -81,6 +84,7 @@ class ImageTransformer(GridModel):
             block_length,
             dropout,
             vector_dim,
+            context,
             **kwargs,
         )
 

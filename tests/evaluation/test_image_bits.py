@@ -80,6 +80,31 @@ def test_a_unigram_prior_is_the_frequencies_of_its_slot(rng):
     np.testing.assert_allclose(prior.nats(codes), expected)
 
 
+def test_a_unigram_prior_per_cell_is_the_frequencies_of_its_place(rng):
+    train = rng.integers(4, size=(50, 2, 3, 2))
+    prior = image_bits.UnigramPrior(train, 4, per_cell=True)
+    codes, expected = rng.integers(4, size=(5, 2, 3, 2)), np.zeros(5)
+    for place in np.ndindex(2, 3, 2):
+        counts = np.bincount(train[:, *place], minlength=4) + 1
+        expected -= np.log(counts / counts.sum())[codes[:, *place]]
+    np.testing.assert_allclose(prior.nats(codes), expected)
+
+
+def test_draws_are_those_of_the_posterior_and_of_the_seed(model, images):
+    state = model.bottleneck.seed_generator.state
+    before = state.numpy()
+    first, again, other = (
+        image_bits.draw(model, images, 400, seed, batch_size=13) for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(state, before)
+    np.testing.assert_array_equal(first, again)
+    codes = image_bits.encode(model, images)
+    assert first.shape == (*codes.shape, 400) and (first != other).any()
+    posterior = np.asarray(model.bottleneck.posterior(model.compressed(images)))
+    shares = np.mean(first[..., None] == np.arange(16), axis=-2)
+    np.testing.assert_allclose(shares, posterior.reshape(shares.shape), atol=0.13)
+
+
 def test_a_predictor_is_charged_its_own_nats(model, images):
     predictor = GridTransformer((2, 2, 2), 16, 8, 1, 2, 16, block_length=4)
     codes = image_bits.encode(model, images, 13)

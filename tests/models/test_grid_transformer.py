@@ -18,10 +18,10 @@ SMALL = {
 }
 
 
-@pytest.fixture
-def model():
+@pytest.fixture(params=["neighbours", "previous"])
+def model(request):
     keras.utils.set_random_seed(1)
-    model = GridTransformer((2, 3, 2), 5, **SMALL)
+    model = GridTransformer((2, 3, 2), 5, **SMALL, context=request.param)
     model.build()
     for weight in model.weights:  # away from a start at which nothing matters
         weight.assign(weight + 0.3 * np.random.default_rng(0).normal(size=weight.shape))
@@ -51,6 +51,18 @@ def test_the_row_above_is_seen_beyond_the_reach_of_attention(rng):
     # adds those one further.
     changed = change.reshape(15, 5).max(-1) > 0
     assert changed.nonzero()[0].tolist() == [2, 3, 5, 6, 7, 8]
+
+
+def test_the_plain_form_sees_as_far_as_attention(rng):
+    brief = {**SMALL, "num_layers": 1, "block_length": 1}
+    model = GridTransformer((3, 5, 1), 5, **brief, context="previous")
+    symbols = rng.integers(5, size=(1, 3, 5, 1))
+    other = symbols.copy()
+    other[0, 0, 1] = (other[0, 0, 1] + 1) % 5
+    change = np.abs(model({"symbols": symbols}) - model({"symbols": other}))
+    assert (change.reshape(15, 5).max(-1) > 0).nonzero()[0].tolist() == [2, 3]
+    with pytest.raises(ValueError, match="one of 'neighbours', 'previous', received"):
+        GridTransformer((3, 5, 1), 5, **brief, context="all")
 
 
 @pytest.mark.parametrize("columns", [1, 2])

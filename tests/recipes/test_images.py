@@ -154,9 +154,10 @@ def test_the_codes_of_another_autoencoder_are_not_taken(recipe, tmp_path, monkey
 
     monkeypatch.setattr(image_bits, "encode", encode)
     for name, number in (("first", 3), ("first", 3), ("second", 6)):
-        train, val = codes_of(
+        arrays, val = codes_of(
             name, [images, images[:2]], np.arange(8), path, made_of=name
         )
+        train = arrays["symbols"]
         assert len(computed) == number and train.shape == (8, 8, 8)
     np.testing.assert_array_equal(train[4:], images[:, :, ::-1, 0])
     np.testing.assert_array_equal(val, images[:2, ..., 0])
@@ -178,7 +179,8 @@ def test_a_short_prior_encodes_no_more_than_it_sees(recipe, tmp_path, monkeypatc
     rows, start = module.rows_seen(100, 4, 1, 3, epochs=2)
     assert start == 24 and len(rows) <= 48
     splits = [images, images[:2]]
-    codes, _ = module.codes_of("model", splits, rows, tmp_path / "codes.npz", "x")
+    arrays, _ = module.codes_of("model", splits, rows, tmp_path / "codes.npz", "x")
+    codes = arrays["symbols"]
     assert sum(encoded) == len(rows) + 2
     everything = np.concatenate([images, images[:, :, ::-1]])[..., 0]
     np.testing.assert_array_equal(codes[:start], everything[:start])
@@ -189,6 +191,33 @@ def test_a_short_prior_encodes_no_more_than_it_sees(recipe, tmp_path, monkeypatc
             np.testing.assert_array_equal(batch["symbols"], expected["symbols"])
     # A run that sees everything encodes everything.
     assert len(module.rows_seen(100, 4, 1, None, epochs=1)[0]) == 100
+
+
+def test_a_prior_learns_soft_labels(run, data, autoencoder, tmp_path, capsys):
+    path = tmp_path / "soft"
+    where = ["--autoencoder", autoencoder, "--run", path, "--soft-labels"]
+    run("train_image_prior", *data, *where, *BRIEF, *PRIOR)
+    with np.load(path / "codes.npz") as file:
+        codes, samples = file["symbols"], file["samples"]
+    assert samples.shape == (*codes.shape, 5) and samples.dtype == np.uint8
+    # At a temperature of 0.003 most draws are the nearest code, but not all.
+    agree = np.mean(samples == codes[..., None])
+    assert 0.3 < agree < 1
+    line = metrics(path)[-1]
+    assert line["bits_per_symbol"] != line["val_bits_per_symbol"]
+
+    hard = tmp_path / "hard"
+    options = ["--num-samples", 0, "--num-slots", 3, "--num-codes", 8]
+    given = [*BRIEF, *NETWORK, *CODES, *options, "--run", hard]
+    run("train_image_autoencoder", *data, *given)
+    with pytest.raises(SystemExit):
+        where = ["--autoencoder", hard, "--run", tmp_path / "new", "--soft-labels"]
+        run("train_image_prior", *data, *where, *BRIEF, *PRIOR)
+    assert "--soft-labels needs an autoencoder" in capsys.readouterr().err
+    out = tmp_path / "bits.json"
+    run("evaluate_images", *data, "--model", hard, "--json", out)
+    bits = json.loads(out.read_text())["rows"]["uniform prior"]["prior"]
+    assert bits == pytest.approx(9 / 48)  # 3 codes of 3 bits per cell of 48 numbers
 
 
 def test_losses_are_in_the_unit_of_their_parts(autoencoder, prior):
@@ -212,7 +241,8 @@ def test_evaluation_is_a_bound_in_parts(
     models = ["--model", autoencoder, "--prior", prior]
     run("evaluate_images", *data, *models, "--json", out, "--batch-size", 3)
     rows = json.loads(out.read_text())["rows"]
-    assert list(rows) == ["uniform prior", "unigram prior", "predictor"]
+    names = ["uniform prior", "unigram prior", "unigram prior per cell", "predictor"]
+    assert list(rows) == names
     # 4 x 4 cells of ten bytes for 16 x 16 x 3 numbers.
     np.testing.assert_allclose(rows["uniform prior"]["prior"], 5 / 3, rtol=1e-6)
     for row in rows.values():
