@@ -172,9 +172,7 @@ def compare(options, settings, results, names, measure):
         if missing:
             contestants.make_data(folder, *images_of(options, settings))
         for name, seed in missing:
-            progress.show(
-                f"{measure.__name__} of {name}, seed {seed}".replace("_", " ")
-            )
+            progress.show(f"{name}, seed {seed}")
             if name in failed:
                 continue
             peer = name in peers
