@@ -7,10 +7,11 @@ Each model is tried with each number of beams, or of samples if it is a Fertilit
 --num-samples 1 10 100 --rescorer runs/teacher is noisy parallel decoding. sacreBLEU
 computes BLEU and chrF of plain text as it was published; its signatures are printed.
 Latencies are those of translating ids to ids in one graph: sentences of the split in
-random order, all models in turns within one process. Speeds are compared with the first model; a row that writes nothing
-for more than half of the sentences gets no speed ratio. A second table has, for each
-LatentNMT, statistics of its codebook, and BLEU from the codes of the references (the
-limit of codes and decoder) and from random codes (the decoder with the source alone).
+random order, all models in turns within one process. Speeds are compared with the first
+model; a row that writes nothing for more than half of the sentences gets no speed
+ratio. A second table has, for each LatentNMT, statistics of its codebook, and BLEU from
+the codes of the references (the limit of codes and decoder) and from random codes (the
+decoder with the source alone).
 With --rescorer, a Transformer chooses among the beams or samples of each other model.
 Models keep their other stored options, such as the blank's bias of a CTCTranslator.
 """

@@ -410,13 +410,11 @@ def test_it_learns_numbers_dates_and_times():
         dropout=0.0,
     )
     model.compile(keras.optimizers.Adam(0.002), label_smoothing=0.0, jit_compile=True)
-    model.fit(batches.dataset(), steps_per_epoch=1500, verbose=0, shuffle=False)
-
-    def right(**options):
-        found = model.translate(test.sources, **options)
-        return np.mean([a == b for a, b in zip(found, test.targets, strict=True)])
-
-    one, several = right(), right(num_samples=10)
-    print(one, several)
-    assert one > 0.5
-    assert several > one
+    model.fit(batches.dataset(), steps_per_epoch=900, verbose=0, shuffle=False)
+    found = model.translate(test.sources)
+    one = np.mean([a == b for a, b in zip(found, test.targets, strict=True)])
+    assert one > 0.55  # 0.70 when this was written
+    # What a perfect rescorer would find.
+    found = model.translate(test.sources, num_samples=10, num_return_sequences=10)
+    several = np.mean([b in a for a, b in zip(found, test.targets, strict=True)])
+    assert several > one + 0.05
