@@ -186,6 +186,11 @@ def main(arguments=None):
     if options.patience is not None:
         search["patience"] = settings["patience"] = options.patience
     model = load_translator(file)
+    if "num_beams" not in model.generation_options:
+        raise ValueError(
+            f"{options.model} is a {type(model).__name__}, which has no beams. Pass a "
+            f"Transformer, CTCTranslator or LatentNMT as --model."
+        )
     if options.rescorer:
         if "rescorer" not in model.generation_options:
             raise ValueError(

@@ -3,15 +3,17 @@
     python recipes/evaluate_translation.py --data data/mine --split test \\
         --model runs/teacher --model runs/latent --num-beams 1 4 --json out/mine.json
 
-Each model is tried with each number of beams. sacreBLEU computes BLEU and chrF of plain
-text as it was published; its signatures are printed. Latencies are those of translating
-ids to ids in one graph: sentences of the split in random order, all models in turns
-within one process. Speeds are compared with the first model; a row that writes nothing
-for more than half of the sentences gets no speed ratio. A second table has, for each
-LatentNMT, statistics of its codebook, and BLEU from the codes of the references (the
-limit of codes and decoder) and from random codes (the decoder with the source alone).
-With --rescorer, a Transformer chooses among the beams of each LatentNMT and
-CTCTranslator. A CTCTranslator keeps its other stored options, such as the blank's bias.
+Each model is tried with each number of beams, or of samples if it is a FertilityNAT:
+--num-samples 1 10 100 --rescorer runs/teacher is noisy parallel decoding. sacreBLEU
+computes BLEU and chrF of plain text as it was published; its signatures are printed.
+Latencies are those of translating ids to ids in one graph: sentences of the split in
+random order, all models in turns within one process. Speeds are compared with the first
+model; a row that writes nothing for more than half of the sentences gets no speed
+ratio. A second table has, for each LatentNMT, statistics of its codebook, and BLEU from
+the codes of the references (the limit of codes and decoder) and from random codes (the
+decoder with the source alone).
+With --rescorer, a Transformer chooses among the beams or samples of each other model.
+Models keep their other stored options, such as the blank's bias of a CTCTranslator.
 """
 
 from pathlib import Path
@@ -27,9 +29,11 @@ def main(arguments=None):
     compared_translators.add_arguments(parser, "test")
     beams_help = "numbers of beams to try; 1 is greedy search (default: 1)"
     add("--num-beams", **number, nargs="+", default=[1], help=beams_help)
+    samples_help = "numbers of samples to try with a FertilityNAT (default: 1)"
+    add("--num-samples", **number, nargs="+", default=[1], help=samples_help)
     repeats_help = "let LatentNMT leave out a word that repeats the one before it"
     add("--drop-repeats", action="store_true", help=repeats_help)
-    rescore_help = "Transformer that chooses among the beams of others (default: none)"
+    rescore_help = "Transformer that chooses among candidates of others (default: none)"
     add("--rescorer", type=Path, metavar="RUN", help=rescore_help)
     lowercase_help = "add a column with BLEU of lower-cased text"
     add("--lowercase", action="store_true", help=lowercase_help)
@@ -39,8 +43,10 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     if options.show < 0:
         parser.error("--show must not be negative")
-    if len(set(options.num_beams)) < len(options.num_beams):
-        parser.error(f"--num-beams {options.num_beams} has a number twice")
+    for flag in ("num_beams", "num_samples"):
+        numbers = getattr(options, flag)
+        if len(set(numbers)) < len(numbers):
+            parser.error(f"--{flag.replace('_', '-')} {numbers} has a number twice")
 
     from keras_vqem.evaluation import model_card
     from keras_vqem.evaluation import translation_report as report
@@ -61,6 +67,7 @@ def main(arguments=None):
         options.batch_size,
         options.rounds,
         options.lowercase,
+        options.num_samples,
     )
     for entry in entries:
         path = paths[entry["translator"]]

@@ -38,22 +38,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--length-bonus", type=float, metavar="X", help=help)
     help = "number of ids per position by which beams grow (CTCTranslator)"
     add("--top-k", **number, help=help)
-    help = "trained Transformer that chooses among the beams (not for Transformer)"
+    help = "trained Transformer that chooses among candidates (not for Transformer)"
     add("--rescorer", metavar="MODEL", help=help)
+    help = "number of candidates, all but the first with drawn fertilities "
+    help += "(FertilityNAT)"
+    add("--num-samples", **number, help=help)
+    help = "how fertilities are chosen: argmax or mean (FertilityNAT)"
+    add("--fertility", metavar="NAME", help=help)
     help = "minimum number of tokens before the end (Transformer)"
     add("--min-length", **number, help=help)
-    help = "maximum number of tokens, the end included (Transformer)"
+    help = "maximum number of tokens, the end included (Transformer, FertilityNAT)"
     add("--max-length", **number, help=help)
     help = "sample words instead of searching, with --num-beams 1: 1 follows the "
     help += "model, lower values stay closer to its first choice (Transformer)"
     add("--temperature", type=float, metavar="X", help=help)
-    add("--seed", **number, help="seed of the samples (Transformer)")
+    add("--seed", **number, help="seed of the samples")
     help = "number of translations of each text, best first: beams, or samples"
     add("--num-return-sequences", **number, help=help)
 
 
 SMALLEST = {
     "num_beams": 1,
+    "num_samples": 1,
     "min_codes": 0,
     "max_codes": 1,
     "first_code": 0,
@@ -68,6 +74,7 @@ NAMES = (
     "blank_bias",
     "drop_repeats",
     "end_threshold",
+    "fertility",
     "length_bonus",
     "length_penalty",
     "patience",

@@ -26,7 +26,8 @@ def ways(
         seed: Seed of sampling.
 
     Returns:
-        Dict from names to dicts of options of `model.generate`: a beam search, and a
+        Dict from names to dicts of options of `model.generate`: a beam search, or as
+        many samples if the model has `num_samples` instead of `num_beams`, and a
         way of sampling per temperature if the model has the option `temperature`.
         Other options are those that the model stores.
     """
@@ -39,8 +40,10 @@ def ways(
             f"model out."
         )
     samples = "temperature" in known
-    options = {"num_return_sequences": number, "num_beams": number}
-    found = {f"{number} beams": options | ({"temperature": None} if samples else {})}
+    option = "num_beams" if "num_beams" in known else "num_samples"
+    options = {"num_return_sequences": number, option: number}
+    name = translation_report.way(option, number)
+    found = {name: options | ({"temperature": None} if samples else {})}
     for temperature in temperatures if samples else ():
         options = {"num_return_sequences": number, "num_beams": 1, "seed": seed}
         name = f"{number} samples, temperature {temperature:g}"

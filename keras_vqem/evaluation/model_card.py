@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import keras
 
+from keras_vqem.evaluation.translation_report import way
 from keras_vqem.files import read_json, read_json_lines
 from keras_vqem.models import preset
 
@@ -14,6 +15,7 @@ TRAINERS = {
     "Transformer": "train_transformer.py",
     "LatentNMT": "train_latent_nmt.py",
     "CTCTranslator": "train_ctc_translator.py",
+    "FertilityNAT": "train_fertility_nat.py",
     "ImageVAE": "train_image_autoencoder.py",
     "ImageVQVAE": "train_image_autoencoder.py",
     "ImageTransformer": "train_image_transformer.py",
@@ -136,8 +138,9 @@ def preset_metrics(evaluation: Mapping, folder: pathlib.Path) -> dict[str, float
 
 
 def _decoding(entry):
-    number = entry["num_beams"]
-    words = ["greedy" if number == 1 else f"{number} beams"]
+    option = "num_beams" if "num_beams" in entry else "num_samples"
+    words = [way(option, entry[option])]
+    words += ["mean fertility"] if entry.get("fertility") == "mean" else []
     words += ["repeats left out"] if entry.get("drop_repeats") else []
     words += [f"blank {bias:+g}"] if (bias := entry.get("blank_bias")) else []
     words += ["rescored"] if entry.get("rescored") else []

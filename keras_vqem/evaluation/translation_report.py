@@ -11,10 +11,10 @@ import numpy as np
 from keras_vqem.evaluation import codes, latency, translation_scores
 from keras_vqem.evaluation.markdown import markdown_table
 from keras_vqem.ids import PAD_ID
-from keras_vqem.models import CTCTranslator, LatentNMT, Transformer
+from keras_vqem.models import CTCTranslator, FertilityNAT, LatentNMT, Transformer
 from keras_vqem.text import ParallelCorpus
 
-AnyTranslator = Transformer | LatentNMT | CTCTranslator
+AnyTranslator = Transformer | LatentNMT | CTCTranslator | FertilityNAT
 
 # A row with a larger share of empty translations gets no speed ratio.
 MOSTLY_EMPTY = 0.5
@@ -31,6 +31,17 @@ def empty_share(translations: Sequence[str]) -> float:
     return float(np.mean([not any(map(str.isalnum, text)) for text in translations]))
 
 
+def way(option: str, number: int) -> str:
+    """Returns a name for a number of candidates, for tables.
+
+    Example:
+
+    >>> way("num_beams", 1), way("num_beams", 4), way("num_samples", 10)
+    ('greedy', '4 beams', '10 samples')
+    """
+    return "greedy" if number == 1 else f"{number} {option.removeprefix('num_')}"
+
+
 def evaluate(
     models: Mapping[str, AnyTranslator],
     corpus: ParallelCorpus,
@@ -40,6 +51,7 @@ def evaluate(
     batch_size: int = 64,
     rounds: int = 50,
     lowercase: bool = False,
+    num_samples: Sequence[int] = (1,),
 ) -> tuple[list[dict], dict[str, list[str]]]:
     """Measures quality, use of codes, latency and relative speed of translators.
 
@@ -48,15 +60,18 @@ def evaluate(
     Args:
         models: Dict from names to translators. Speeds are compared with the first.
         corpus: Sentences to translate and their references.
-        num_beams: Numbers of beams to try with each model. 1 is greedy search.
+        num_beams: Numbers of beams to try with each model that has beams. 1 is greedy
+            search.
         drop_repeats: Whether a `LatentNMT` leaves out words that repeat the word
             before them.
-        rescorer: A `Transformer` that chooses among the beams of the models that take
-            a rescorer, or None.
+        rescorer: A `Transformer` that chooses among the beams or samples of the models
+            that take a rescorer, or None.
         batch_size: Number of sentences per batch for the scores. Latencies are
             measured for batches of 1 and of 32.
         rounds: Number of timed batches per row.
         lowercase: Whether to compute BLEU of lower-cased text as well.
+        num_samples: Numbers of samples to try with each model that has samples instead
+            of beams.
 
     Returns:
         A tuple of a list of entries, one dict per row of the table, and a dict from
@@ -65,11 +80,13 @@ def evaluate(
     entries, outputs, timed = [], {}, {}
     for name, model in models.items():
         has_codes, found = isinstance(model, LatentNMT), None
-        for number in num_beams:
-            row = f"{name}, {'greedy' if number == 1 else f'{number} beams'}"
+        beams = "num_beams" in model.generation_options
+        option = "num_beams" if beams else "num_samples"
+        for number in num_beams if beams else num_samples:
+            row = f"{name}, {way(option, number)}"
             print(f"translating: {row}", file=sys.stderr, flush=True)
             # Options that are not varied here are those that the model stores.
-            settings = {**model.generation_config, "num_beams": number}
+            settings = {**model.generation_config, option: number}
             if has_codes:
                 settings["drop_repeats"] = drop_repeats
             options = dict(settings)

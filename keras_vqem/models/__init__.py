@@ -1,6 +1,7 @@
 """Composable Keras models, each with defaults to compile, fit and use."""
 
 from keras_vqem.models.ctc_translator import CTCTranslator
+from keras_vqem.models.fertility_nat import FertilityNAT
 from keras_vqem.models.grid_transformer import GridTransformer
 from keras_vqem.models.image_transformer import ImageTransformer
 from keras_vqem.models.image_vae import ImageVAE
@@ -13,6 +14,7 @@ from keras_vqem.models.word_outputs import CTCOutput, PositionwiseOutput
 __all__ = [
     "CTCOutput",
     "CTCTranslator",
+    "FertilityNAT",
     "GridTransformer",
     "ImageTransformer",
     "ImageVAE",

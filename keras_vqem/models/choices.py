@@ -10,15 +10,17 @@ def number_of_choices(
     num_beams: int,
     temperature: float | None = None,
     can_sample: bool = False,
+    option: str = "num_beams",
 ) -> int | None:
     """Checks `num_return_sequences` against the other options of `generate`.
 
     Args:
         num_return_sequences: Number of translations per sentence, or None.
-        num_beams: Number of hypotheses of the search.
+        num_beams: Number of hypotheses of the search, or of other candidates.
         temperature: Temperature of sampling, which needs no beams. None if a search
             finds the translations.
         can_sample: Whether the model has the option `temperature`, for the error.
+        option: Name of the option that sets `num_beams`, for the error.
 
     Returns:
         The number as an int, or None for one translation without an axis of its own.
@@ -42,8 +44,8 @@ def number_of_choices(
     if temperature is None and number > num_beams:
         sampling = ", or `temperature` and num_beams=1 to sample" if can_sample else ""
         raise ValueError(
-            f"num_return_sequences={number} needs at least as many beams, received "
-            f"num_beams={num_beams}. Pass num_beams={number}{sampling}."
+            f"num_return_sequences={number} needs at least as many candidates, "
+            f"received {option}={num_beams}. Pass {option}={number}{sampling}."
         )
     return number
 

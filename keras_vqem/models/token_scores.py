@@ -3,7 +3,7 @@
 import tensorflow as tf
 from keras import ops
 
-from keras_vqem.ids import PAD_ID
+from keras_vqem.ids import EOS_ID, PAD_ID
 
 
 def cross_entropy(
@@ -59,3 +59,22 @@ def mean_log_prob(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     total = -ops.sum(cross_entropy(logits, ids)[1] * there, axis=1)
     number = ops.sum(there, axis=1)
     return ops.where(number > 0, total / ops.maximum(number, 1.0), -1e9)
+
+
+def read_positions(logits: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Reads one word off each position.
+
+    Args:
+        logits: Floats `[B, P, V]`.
+        mask: Booleans `[B, P]`, False for positions that are not there.
+
+    Returns:
+        A tuple `(ids, scores)`: int32 `[B, P]`, up to the first end symbol, then 0; and
+        the mean log probability of the ids, `[B]`.
+    """
+    ids = tf.argmax(logits, axis=-1, output_type=tf.int32)
+    # A sentence ends at its first end symbol, or where its positions end.
+    ended = ops.cumsum(ops.cast(ids == EOS_ID, "int32"), axis=-1)
+    first = (ended == 0) | ((ended == 1) & (ids == EOS_ID))
+    ids = ops.where(first & mask, ids, PAD_ID)
+    return ids, mean_log_prob(logits, ids)

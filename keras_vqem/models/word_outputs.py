@@ -12,7 +12,7 @@ from keras_vqem.ids import EOS_ID, PAD_ID
 from keras_vqem.layers import SequenceDecompressor
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import ctc_words
-from keras_vqem.models.token_scores import mean_log_prob
+from keras_vqem.models.token_scores import read_positions
 
 if TYPE_CHECKING:
     from keras_vqem.models.latent_nmt import LatentNMT
@@ -102,12 +102,7 @@ class PositionwiseOutput:
                 f"blank_bias={blank_bias} is for a LatentNMT with CTCOutput. This "
                 f"model writes one word per position and has no blank: leave it out."
             )
-        ids = tf.argmax(logits, axis=-1, output_type=tf.int32)
-        # A sentence ends at its first end symbol, or where its codes end.
-        ended = ops.cumsum(ops.cast(ids == EOS_ID, "int32"), axis=-1)
-        first = (ended == 0) | ((ended == 1) & (ids == EOS_ID))
-        ids = ops.where(first & mask, ids, PAD_ID)
-        return ids, mean_log_prob(logits, ids)
+        return read_positions(logits, mask)
 
     def get_config(self) -> dict[str, Any]:
         return {}

@@ -7,6 +7,7 @@ from keras_vqem.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_vqem.text.sentences import split_sentences
 from keras_vqem.text.token_ids import TokenIds
 from keras_vqem.text.translation_data import TranslationData
+from keras_vqem.text.word_aligner import WordAligner
 
 __all__ = [
     "CleaningSummary",
@@ -15,6 +16,7 @@ __all__ = [
     "TokenBatches",
     "TokenIds",
     "TranslationData",
+    "WordAligner",
     "clean",
     "split_sentences",
 ]

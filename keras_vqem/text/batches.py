@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_vqem.array_batches import check_first
 from keras_vqem.text.boundaries import assign, find_boundaries, sort
-from keras_vqem.text.token_ids import TokenIds
+from keras_vqem.text.token_ids import TokenIds, as_token_ids, checked_lengths
 
 CLEANING = (
     "remove long pairs with keras_vqem.text.clean(corpus, tokenizer=tokenizer, "
@@ -48,6 +48,9 @@ class TokenBatches:
             replicas get equal shares.
         shuffle: Whether to shuffle pairs and batches each epoch.
         seed: Integer that sets the random order.
+        fertilities: Numbers of target tokens per source token, from
+            `WordAligner.fertilities`, for a model that learns them. Batches then have
+            `fertilities` as well, with the shape of `source_ids`. None leaves them out.
 
     Example:
 
@@ -76,6 +79,7 @@ class TokenBatches:
         batch_multiple: int = 2,
         shuffle: bool = True,
         seed: int = 0,
+        fertilities: TokenIds | Sequence[Sequence[int] | np.ndarray] | None = None,
     ):
         if len(source_ids) != len(target_ids) or not len(source_ids):
             raise ValueError(
@@ -96,10 +100,14 @@ class TokenBatches:
         self.shuffle = shuffle
         self.seed = operator.index(seed)
         self._sides = {
-            "source_ids": _flat(source_ids),
-            "target_ids": _flat(target_ids),
+            "source_ids": as_token_ids(source_ids),
+            "target_ids": as_token_ids(target_ids),
         }
-        lengths = np.stack([_lengths(side) for side in self._sides.values()], axis=1)
+        lengths = [checked_lengths(side) for side in self._sides.values()]
+        lengths = np.stack(lengths, axis=1)
+        if fertilities is not None:
+            sides = self._sides.values()
+            self._sides["fertilities"] = _checked_fertilities(fertilities, *sides)
         self._tokens = int(lengths.sum())
         if boundaries is None:
             boundaries = self._find_boundaries(lengths, operator.index(max_shapes))
@@ -148,18 +156,18 @@ class TokenBatches:
             first_step: Number of the batch to start with, counted from 0.
 
         Yields:
-            Dicts of int32 arrays, `source_ids` `[rows, source length]` and
-            `target_ids` `[rows, target length]`.
+            Dicts of int32 arrays, `source_ids` `[rows, source length]`, `target_ids`
+            `[rows, target length]`, and `fertilities`, if there are any, with the shape
+            of `source_ids`.
         """
         orders, plan = self._plan(number)
         for bucket, start in plan[first_step:]:
-            rows, *lengths = self._buckets[bucket].shape
+            rows, source_length, target_length = self._buckets[bucket].shape
             chosen = orders[bucket][start : start + rows]
+            lengths = {"target_ids": target_length}
             yield {
-                name: side.padded(chosen, (rows, length))
-                for (name, side), length in zip(
-                    self._sides.items(), lengths, strict=True
-                )
+                name: side.padded(chosen, (rows, lengths.get(name, source_length)))
+                for name, side in self._sides.items()
             }
 
     def epoch_shapes(self, number: int) -> list[tuple[int, int, int]]:
@@ -218,7 +226,7 @@ class TokenBatches:
                 yield from self.epoch(first_epoch + number, first)
 
         spec = tf.TensorSpec([None, None], tf.int32)
-        signature = {"source_ids": spec, "target_ids": spec}
+        signature = dict.fromkeys(self._sides, spec)
         dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
         if epochs is not None:
             # Tells Keras the number of validation steps before it starts.
@@ -302,17 +310,30 @@ class _Bucket(NamedTuple):
         return self.num_batches * rows * (source_length + target_length)
 
 
-def _flat(sentences):
-    if isinstance(sentences, TokenIds):
-        return sentences
-    return TokenIds.from_sentences(sentences)
-
-
-def _lengths(sentences):
-    lengths = sentences.lengths
-    if not lengths.all():
+def _checked_fertilities(fertilities, source_ids, target_ids):
+    fertilities = (
+        fertilities if isinstance(fertilities, TokenIds) else _joined(fertilities)
+    )
+    if not np.array_equal(fertilities.offsets, source_ids.offsets):
         raise ValueError(
-            f"Sentence {np.argmin(lengths)} has no ids, not even the end symbol. Make "
-            "ids with SentencePieceTokenizer.encode_lines, which adds the end symbol."
+            "fertilities must have one number per source token: sentences as many and "
+            "as long as those of source_ids. Make them with "
+            "keras_vqem.text.WordAligner.fertilities."
         )
-    return lengths
+    sums = np.add.reduceat(fertilities.ids, fertilities.offsets[:-1])
+    wrong = np.flatnonzero(sums != target_ids.lengths)
+    if len(wrong):
+        pair = wrong[0]
+        raise ValueError(
+            f"The fertilities of pair {pair} sum to {sums[pair]}, but its target has "
+            f"{target_ids.lengths[pair]} tokens. The same holds for {len(wrong)} of "
+            f"{len(sums)} pairs. Make them with "
+            f"keras_vqem.text.WordAligner.fertilities from the same pairs."
+        )
+    return fertilities
+
+
+def _joined(rows):
+    """TokenIds of numbers that may be 0, which ids may not."""
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    return TokenIds(np.concatenate(rows).astype(np.int32), offsets)

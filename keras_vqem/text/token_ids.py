@@ -166,6 +166,26 @@ class TokenIds(Sequence):
         return self.ids[start:stop]
 
 
+def as_token_ids(
+    sentences: TokenIds | Sequence[Sequence[int] | np.ndarray],
+) -> TokenIds:
+    """Returns sentences as `TokenIds`, which are not copied if they already are."""
+    if isinstance(sentences, TokenIds):
+        return sentences
+    return TokenIds.from_sentences(sentences)
+
+
+def checked_lengths(sentences: TokenIds) -> np.ndarray:
+    """Returns the lengths of sentences, or raises if one of them has no ids."""
+    lengths = sentences.lengths
+    if not lengths.all():
+        raise ValueError(
+            f"Sentence {np.argmin(lengths)} has no ids, not even the end symbol. Make "
+            "ids with SentencePieceTokenizer.encode_lines, which adds the end symbol."
+        )
+    return lengths
+
+
 def _write_header(file, dtype, length):
     header = {"descr": dtype.str, "fortran_order": False, "shape": (length,)}
     np.lib.format.write_array_header_1_0(file, header)

@@ -331,13 +331,17 @@ class Run:
                 self._saved = f"the mean of the last {len(chosen)} checkpoints"
         average_weights(model, chosen)
 
-    def report(self, measured: Mapping[str, float]) -> None:
+    def report(self, measured: Mapping[str, float | str]) -> None:
         """Prints and logs measurements of the saved model.
 
         Args:
-            measured: Dict from names to numbers.
+            measured: Dict from names to numbers, or to names such as that of an
+                option that was chosen.
         """
-        values = "  ".join(f"{name} {value:.4g}" for name, value in measured.items())
+        values = "  ".join(
+            f"{name} {value if isinstance(value, str) else f'{value:.4g}'}"
+            for name, value in measured.items()
+        )
         self.log(f"{self._saved}: {values}")
 
     def _tensorboard(self):

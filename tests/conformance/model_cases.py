@@ -59,6 +59,15 @@ def pairs(rng):
     return {"inputs": {"source_ids": sentences(rng), "target_ids": sentences(rng)}}
 
 
+def pairs_with_fertilities(rng):
+    inputs = pairs(rng)["inputs"]
+    lengths = [np.count_nonzero(ids, axis=1) for ids in inputs.values()]
+    counts = np.zeros_like(inputs["source_ids"])
+    for row, words, tokens in zip(counts, *lengths, strict=True):
+        np.add.at(row, rng.integers(words, size=tokens), 1)
+    return {"inputs": {**inputs, "fertilities": counts}}
+
+
 def integers(name, most, *shape):
     def arguments(rng):
         dtype = "uint8" if name == "images" else "int32"
@@ -101,6 +110,13 @@ def transformer(**settings):
 def ctc_translator(**settings):
     sizes = {"upsample": 3, "glancing": 0.3}
     return models.CTCTranslator(tokenizer(), **{**TRANSLATOR, **sizes, **settings})
+
+
+def fertility_nat(**settings):
+    # No samples: exported graphs are asserted not to draw.
+    config = {"fertility": "mean", "max_length": 9}
+    sizes = {**TRANSLATOR, "max_fertility": 2, "generation_config": config}
+    return models.FertilityNAT(tokenizer(), **{**sizes, **settings})
 
 
 def latent_nmt(**settings):
@@ -156,6 +172,12 @@ CASES = {
         pairs,
         translating,
         without_noise={"dropout": 0.0, "glancing": 0.0},
+    ),
+    "FertilityNAT": Case(
+        fertility_nat,
+        pairs_with_fertilities,
+        translating,
+        without_noise={"dropout": 0.0},
     ),
     "GridTransformer": Case(
         lambda **k: models.GridTransformer((2, 2, 3), 6, **{**GRID, **k}),

@@ -63,6 +63,13 @@ def ctc_translator(**options):
     return model
 
 
+def fertility_nat(**options):
+    keras.utils.set_random_seed(1)
+    model = models.FertilityNAT(LetterTokenizer(), **{**SIZES, **options})
+    model.build()
+    return model
+
+
 def latent_nmt(bottleneck=None, **options):
     keras.utils.set_random_seed(1)
     if bottleneck is None:
@@ -89,7 +96,7 @@ def exportable(name):
         corpus.sources + corpus.targets, vocabulary_size=380
     )
     sizes = {**SIZES, "num_encoder_layers": 1, "num_decoder_layers": 1, "dropout": 0.1}
-    if name in ("Transformer", "CTCTranslator"):
+    if name in ("Transformer", "CTCTranslator", "FertilityNAT"):
         model = getattr(models, name)(tokenizer, **sizes)
     else:
         initializer = keras.initializers.RandomNormal(seed=0)
@@ -130,3 +137,13 @@ def batch(rng, rows=6, source=7, target=8):
         "source_ids": sentences(rng, rows, source),
         "target_ids": sentences(rng, rows, target),
     }
+
+
+def fertilities(rng, source_ids, target_ids):
+    """Random fertilities that sum to the lengths of the targets."""
+    found = np.zeros_like(source_ids)
+    for row, (source, target) in enumerate(zip(source_ids, target_ids, strict=True)):
+        words, tokens = np.count_nonzero(source), np.count_nonzero(target)
+        places = rng.integers(words, size=tokens)
+        found[row] = np.bincount(places, minlength=len(source))
+    return found

@@ -15,6 +15,7 @@ SHORT = {
     "Transformer": ({"max_length": 2}, {"max_length": 6}),
     "LatentNMT": ({"max_codes": 1, "drop_repeats": True}, {"max_codes": 3}),
     "CTCTranslator": ({"blank_bias": 9.0}, {"blank_bias": -9.0}),
+    "FertilityNAT": ({"max_length": 1, "num_samples": 2}, {"max_length": 6}),
 }
 
 
@@ -84,16 +85,25 @@ def test_a_model_is_not_stored_in_another():
     [
         small.transformer,
         small.ctc_translator,
+        small.fertility_nat,
         small.latent_nmt,
         lambda: small.latent_nmt(word_output=models.CTCOutput()),
     ],
-    ids=["Transformer", "CTCTranslator", "LatentNMT", "LatentNMT with CTC"],
+    ids=[
+        "Transformer",
+        "CTCTranslator",
+        "FertilityNAT",
+        "LatentNMT",
+        "LatentNMT with CTC",
+    ],
 )
 def test_a_row_without_a_source_has_no_translation(model, rng):
     model = small.sharpen(model(), rng)
     source_ids = np.pad(small.sentences(rng, 2, 6), [[0, 1], [0, 3]])
     for rows in (source_ids, source_ids[2:], source_ids[2:, :1]):
-        found = model.generate(tf.constant(rows), num_beams=2, num_return_sequences=2)
+        beams = "num_beams" in model.generation_options
+        options = {"num_beams" if beams else "num_samples": 2}
+        found = model.generate(tf.constant(rows), num_return_sequences=2, **options)
         assert not found["target_ids"].numpy()[-1].any()
         assert (found["scores"].numpy()[-1] == -1e9).all()
         if "codes" in found:

@@ -17,15 +17,29 @@ TEXTS = ["twenty-one", "", "ten past two", "   ", "the third of May, nineteen te
 LATENT = ["LatentNMT", pytest.param("LatentNMT with CTC", marks=pytest.mark.slow)]
 
 
-@pytest.fixture(scope="module", params=["Transformer", "LatentNMT", "CTCTranslator"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "Transformer",
+        "LatentNMT",
+        "CTCTranslator",
+        pytest.param("FertilityNAT", marks=pytest.mark.slow),
+    ],
+)
 def model(request):
     return small.exportable(request.param)
+
+
+def several(model, number=2):
+    """Options with which a model has several candidates."""
+    beams = "num_beams" in model.generation_options
+    return {"num_beams" if beams else "num_samples": number}
 
 
 @pytest.fixture(scope="module")
 def folder(model, tmp_path_factory):
     path = tmp_path_factory.mktemp("served") / "1"
-    model.export(path, max_tokens=20, num_beams=2)
+    model.export(path, max_tokens=20, **several(model))
     return path
 
 
@@ -43,7 +57,7 @@ def serve(served, texts):
 
 def test_strings_become_strings_as_in_python(model, served):
     found = serve(served, TEXTS)
-    expected = model.translate(TEXTS, num_beams=2)
+    expected = model.translate(TEXTS, **several(model))
     assert [text.decode() for text in found["translations"]] == expected
     assert expected[1] == expected[3] == "" and len(set(expected)) > 2
     assert found["scores"].shape == (5,) and (found["scores"] < 0).all()
@@ -54,8 +68,13 @@ def test_scores_are_mean_log_probabilities(model, served):
     ids = model.tokenizer.encode(TEXTS).to_tensor(0)
     found = served["translate_ids"](source_ids=ids)
     np.testing.assert_array_equal(
-        found["target_ids"], model.translate_ids(ids, num_beams=2)
+        found["target_ids"], model.translate_ids(ids, **several(model))
     )
+    if isinstance(model, models.FertilityNAT):
+        # The better of the two candidates; their words: test_fertility_nat.py.
+        every = model.generate(ids, num_samples=2, num_return_sequences=2)
+        np.testing.assert_allclose(found["scores"], every["scores"][:, 0], rtol=1e-4)
+        return
     if isinstance(model, models.CTCTranslator):
         logits, mask = model._write(ids)
         words = found["target_ids"]
@@ -104,9 +123,9 @@ def test_hard_input_is_cut_or_read_as_replacement(model, served):
     # The cut keeps 19 tokens and an end.
     ids = model.tokenizer.encode([long])[:, :19].numpy()
     ids = tf.concat([ids, [[1]]], axis=1)
-    expected = model.tokenizer.decode(model.translate_ids(ids, num_beams=2)).numpy()[0]
-    assert found[0] == expected
-    assert found[4].decode() == model.translate(["ten past two"], num_beams=2)[0]
+    expected = model.translate_ids(ids, **several(model))
+    assert found[0] == model.tokenizer.decode(expected).numpy()[0]
+    assert found[4].decode() == model.translate(["ten past two"], **several(model))[0]
     for text in found:
         text.decode("utf-8")
 
@@ -205,7 +224,14 @@ def test_rows_that_do_not_belong_together_are_refused(model, served):
 
 
 @pytest.mark.parametrize(
-    "model", ["Transformer", "CTCTranslator", *LATENT], indirect=True
+    "model",
+    [
+        "Transformer",
+        "CTCTranslator",
+        *LATENT,
+        pytest.param("FertilityNAT", marks=pytest.mark.slow),
+    ],
+    indirect=True,
 )
 def test_a_row_of_padding_has_no_translation_in_any_batch(model, served):
     ids = model.tokenizer.encode(["ten past two", "five"]).to_tensor(0).numpy()
@@ -235,7 +261,7 @@ assert not {{"keras_vqem", "sentencepiece"}} & set(sys.modules)
         [sys.executable, "-c", script], check=True, capture_output=True, timeout=300
     )
     assert json.loads(done.stdout.splitlines()[-1]) == model.translate(
-        TEXTS, num_beams=2
+        TEXTS, **several(model)
     )
 
 
@@ -245,11 +271,14 @@ def test_max_tokens_leaves_room_for_a_word(model, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["LatentNMT", "CTCTranslator"], indirect=True)
+@pytest.mark.parametrize(
+    "model", ["LatentNMT", "CTCTranslator", "FertilityNAT"], indirect=True
+)
 def test_a_rescorer_is_exported_too(model, tmp_path):
     teacher = small.exportable("Transformer")
-    model.export(tmp_path / "1", num_beams=3, rescorer=teacher)
+    options = {**several(model, 3), "rescorer": teacher}
+    model.export(tmp_path / "1", **options)
     loaded = tf.saved_model.load(str(tmp_path / "1"))
     found = loaded.signatures["serving_default"](texts=tf.constant(TEXTS))
-    expected = model.translate(TEXTS, num_beams=3, rescorer=teacher)
+    expected = model.translate(TEXTS, **options)
     assert [text.decode() for text in found["translations"].numpy()] == expected

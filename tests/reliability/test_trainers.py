@@ -25,6 +25,7 @@ TRAINERS = {
     "train_transformer": TEXT,
     "train_latent_nmt": [*TEXT, "--num-codes", "8", "--num-predictor-layers", "1"],
     "train_ctc_translator": TEXT,
+    "train_fertility_nat": TEXT,
     "train_image_autoencoder": [*IMAGES, "--channels", "8", "--pixel-channels", "4"],
     "train_image_prior": [*IMAGES, *GRID],
     "train_image_transformer": [*IMAGES, *GRID],
