@@ -7,18 +7,23 @@ from keras_vqem.models.image_vae import ImageVAE
 from keras_vqem.models.image_vqvae import ImageVQVAE
 from keras_vqem.models.latent_nmt import LatentNMT
 from keras_vqem.models.latent_predictor import LatentPredictor
+from keras_vqem.models.refinement_nat import RefinementNAT
+from keras_vqem.models.refinements import Denoising, MaskPredict
 from keras_vqem.models.transformer import Transformer
 from keras_vqem.models.word_outputs import CTCOutput, PositionwiseOutput
 
 __all__ = [
     "CTCOutput",
     "CTCTranslator",
+    "Denoising",
     "GridTransformer",
     "ImageTransformer",
     "ImageVAE",
     "ImageVQVAE",
     "LatentNMT",
     "LatentPredictor",
+    "MaskPredict",
     "PositionwiseOutput",
+    "RefinementNAT",
     "Transformer",
 ]
