@@ -12,6 +12,7 @@ LatentNMT, statistics of its codebook, and BLEU from the codes of the references
 limit of codes and decoder) and from random codes (the decoder with the source alone).
 With --rescorer, a Transformer chooses among the beams of each LatentNMT and
 CTCTranslator. A CTCTranslator keeps its other stored options, such as the blank's bias.
+With --num-iterations 1 2 5 10, each RefinementNAT is tried with each number of passes.
 """
 
 from pathlib import Path
@@ -27,6 +28,8 @@ def main(arguments=None):
     compared_translators.add_arguments(parser, "test")
     beams_help = "numbers of beams to try; 1 is greedy search (default: 1)"
     add("--num-beams", **number, nargs="+", default=[1], help=beams_help)
+    passes_help = "numbers of passes to try with RefinementNAT (default: as stored)"
+    add("--num-iterations", **number, nargs="+", default=[], help=passes_help)
     repeats_help = "let LatentNMT leave out a word that repeats the one before it"
     add("--drop-repeats", action="store_true", help=repeats_help)
     rescore_help = "Transformer that chooses among the beams of others (default: none)"
@@ -39,8 +42,11 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     if options.show < 0:
         parser.error("--show must not be negative")
-    if len(set(options.num_beams)) < len(options.num_beams):
-        parser.error(f"--num-beams {options.num_beams} has a number twice")
+    for name in ("num_beams", "num_iterations"):
+        numbers = getattr(options, name)
+        if len(set(numbers)) < len(numbers):
+            flag = name.replace("_", "-")
+            parser.error(f"--{flag} {numbers} has a number twice")
 
     from keras_vqem.evaluation import model_card
     from keras_vqem.evaluation import translation_report as report
@@ -61,6 +67,7 @@ def main(arguments=None):
         options.batch_size,
         options.rounds,
         options.lowercase,
+        options.num_iterations,
     )
     for entry in entries:
         path = paths[entry["translator"]]

@@ -38,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--length-bonus", type=float, metavar="X", help=help)
     help = "number of ids per position by which beams grow (CTCTranslator)"
     add("--top-k", **number, help=help)
+    help = "number of passes over the words (RefinementNAT)"
+    add("--num-iterations", **number, help=help)
     help = "trained Transformer that chooses among the beams (not for Transformer)"
     add("--rescorer", metavar="MODEL", help=help)
     help = "minimum number of tokens before the end (Transformer)"
@@ -54,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 SMALLEST = {
     "num_beams": 1,
+    "num_iterations": 1,
     "min_codes": 0,
     "max_codes": 1,
     "first_code": 0,

@@ -14,6 +14,7 @@ TRAINERS = {
     "Transformer": "train_transformer.py",
     "LatentNMT": "train_latent_nmt.py",
     "CTCTranslator": "train_ctc_translator.py",
+    "RefinementNAT": "train_refinement_nat.py",
     "ImageVAE": "train_image_autoencoder.py",
     "ImageVQVAE": "train_image_autoencoder.py",
     "ImageTransformer": "train_image_transformer.py",

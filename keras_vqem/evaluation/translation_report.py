@@ -11,10 +11,10 @@ import numpy as np
 from keras_vqem.evaluation import codes, latency, translation_scores
 from keras_vqem.evaluation.markdown import markdown_table
 from keras_vqem.ids import PAD_ID
-from keras_vqem.models import CTCTranslator, LatentNMT, Transformer
+from keras_vqem.models import CTCTranslator, LatentNMT, RefinementNAT, Transformer
 from keras_vqem.text import ParallelCorpus
 
-AnyTranslator = Transformer | LatentNMT | CTCTranslator
+AnyTranslator = Transformer | LatentNMT | CTCTranslator | RefinementNAT
 
 # A row with a larger share of empty translations gets no speed ratio.
 MOSTLY_EMPTY = 0.5
@@ -40,6 +40,7 @@ def evaluate(
     batch_size: int = 64,
     rounds: int = 50,
     lowercase: bool = False,
+    num_iterations: Sequence[int] = (),
 ) -> tuple[list[dict], dict[str, list[str]]]:
     """Measures quality, use of codes, latency and relative speed of translators.
 
@@ -57,6 +58,8 @@ def evaluate(
             measured for batches of 1 and of 32.
         rounds: Number of timed batches per row.
         lowercase: Whether to compute BLEU of lower-cased text as well.
+        num_iterations: Numbers of passes to try with each `RefinementNAT`, for each
+            number of beams. Without any, it takes as many as it stores.
 
     Returns:
         A tuple of a list of entries, one dict per row of the table, and a dict from
@@ -65,11 +68,15 @@ def evaluate(
     entries, outputs, timed = [], {}, {}
     for name, model in models.items():
         has_codes, found = isinstance(model, LatentNMT), None
-        for number in num_beams:
+        passes = num_iterations if isinstance(model, RefinementNAT) else ()
+        for number, count in itertools.product(num_beams, passes or [None]):
             row = f"{name}, {'greedy' if number == 1 else f'{number} beams'}"
-            print(f"translating: {row}", file=sys.stderr, flush=True)
             # Options that are not varied here are those that the model stores.
             settings = {**model.generation_config, "num_beams": number}
+            if count is not None:
+                row += f", {count} iteration{'s' if count > 1 else ''}"
+                settings["num_iterations"] = count
+            print(f"translating: {row}", file=sys.stderr, flush=True)
             if has_codes:
                 settings["drop_repeats"] = drop_repeats
             options = dict(settings)

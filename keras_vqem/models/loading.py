@@ -138,4 +138,10 @@ def load_translator(path: str | os.PathLike) -> Translator:
     Returns:
         The model, not compiled.
     """
-    return load_model(path, models.Transformer, models.LatentNMT, models.CTCTranslator)
+    return load_model(
+        path,
+        models.Transformer,
+        models.LatentNMT,
+        models.CTCTranslator,
+        models.RefinementNAT,
+    )

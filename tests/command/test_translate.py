@@ -9,7 +9,13 @@ import pytest
 
 from keras_vqem import zoo
 from keras_vqem.command import answers, decoding, demo, main, translate
-from keras_vqem.models import CTCTranslator, LatentNMT, Transformer, loading
+from keras_vqem.models import (
+    CTCTranslator,
+    LatentNMT,
+    RefinementNAT,
+    Transformer,
+    loading,
+)
 from tests.command.test_export import failed
 from tests.models.small import exportable
 
@@ -163,7 +169,7 @@ def test_a_style_or_a_first_code(tmp_path, capfd):
 
 
 def test_every_option_of_every_model_is_one_of_the_command():
-    classes = (Transformer, LatentNMT, CTCTranslator)
+    classes = (Transformer, LatentNMT, CTCTranslator, RefinementNAT)
     names = {name for model in classes for name in model.generate.options}
     assert names == set(decoding.NAMES)
 

@@ -131,6 +131,7 @@ def test_a_rescorer_puts_the_candidates_in_order(ctc, transformer, rng):
         ("Transformer", {"num_beams": 3, "max_length": 5}),
         ("Transformer", {"temperature": 1.0, "seed": 3, "max_length": 5}),
         ("CTCTranslator", {"num_beams": 3}),
+        ("RefinementNAT", {"num_beams": 3, "num_iterations": 2}),
     ],
 )
 def test_lists_of_strings_in_python_and_exported(name, options, tmp_path):

@@ -15,6 +15,7 @@ SHORT = {
     "Transformer": ({"max_length": 2}, {"max_length": 6}),
     "LatentNMT": ({"max_codes": 1, "drop_repeats": True}, {"max_codes": 3}),
     "CTCTranslator": ({"blank_bias": 9.0}, {"blank_bias": -9.0}),
+    "RefinementNAT": ({"num_iterations": 1}, {"num_iterations": 4}),
 }
 
 
@@ -84,10 +85,17 @@ def test_a_model_is_not_stored_in_another():
     [
         small.transformer,
         small.ctc_translator,
+        small.refinement_nat,
         small.latent_nmt,
         lambda: small.latent_nmt(word_output=models.CTCOutput()),
     ],
-    ids=["Transformer", "CTCTranslator", "LatentNMT", "LatentNMT with CTC"],
+    ids=[
+        "Transformer",
+        "CTCTranslator",
+        "RefinementNAT",
+        "LatentNMT",
+        "LatentNMT with CTC",
+    ],
 )
 def test_a_row_without_a_source_has_no_translation(model, rng):
     model = small.sharpen(model(), rng)

@@ -17,7 +17,10 @@ TEXTS = ["twenty-one", "", "ten past two", "   ", "the third of May, nineteen te
 LATENT = ["LatentNMT", pytest.param("LatentNMT with CTC", marks=pytest.mark.slow)]
 
 
-@pytest.fixture(scope="module", params=["Transformer", "LatentNMT", "CTCTranslator"])
+@pytest.fixture(
+    scope="module",
+    params=["Transformer", "LatentNMT", "CTCTranslator", "RefinementNAT"],
+)
 def model(request):
     return small.exportable(request.param)
 
@@ -61,6 +64,11 @@ def test_scores_are_mean_log_probabilities(model, served):
         words = found["target_ids"]
         expected = -layers.ctc_loss(logits, words, mask)[0].numpy()
         expected /= np.count_nonzero(words, axis=1)
+        np.testing.assert_allclose(found["scores"], expected, rtol=1e-4)
+        return
+    if isinstance(model, models.RefinementNAT):
+        # Passes are tried in test_refinement_nat.
+        expected = model.generate(ids, num_beams=2)["scores"]
         np.testing.assert_allclose(found["scores"], expected, rtol=1e-4)
         return
     if isinstance(model, models.LatentNMT):
@@ -205,7 +213,7 @@ def test_rows_that_do_not_belong_together_are_refused(model, served):
 
 
 @pytest.mark.parametrize(
-    "model", ["Transformer", "CTCTranslator", *LATENT], indirect=True
+    "model", ["Transformer", "CTCTranslator", "RefinementNAT", *LATENT], indirect=True
 )
 def test_a_row_of_padding_has_no_translation_in_any_batch(model, served):
     ids = model.tokenizer.encode(["ten past two", "five"]).to_tensor(0).numpy()
@@ -245,7 +253,9 @@ def test_max_tokens_leaves_room_for_a_word(model, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["LatentNMT", "CTCTranslator"], indirect=True)
+@pytest.mark.parametrize(
+    "model", ["LatentNMT", "CTCTranslator", "RefinementNAT"], indirect=True
+)
 def test_a_rescorer_is_exported_too(model, tmp_path):
     teacher = small.exportable("Transformer")
     model.export(tmp_path / "1", num_beams=3, rescorer=teacher)
