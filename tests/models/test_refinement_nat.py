@@ -120,8 +120,7 @@ def test_training_masks_a_uniform_number_of_tokens(rng):
     target_ids[2000:, 4:] = 0
     target_ids[2000:, 3] = 1
     inputs, read = {"target_ids": target_ids}, []
-    hidden = model.mask_embedding(np.zeros(1, "int32"))[0]
-    assert hidden.shape == (16,)
+    hidden = np.array(model.mask_embedding(np.zeros(1, "int32"))[0])
 
     def decode(x):
         read.append(np.array(x))
@@ -231,8 +230,8 @@ def test_padding_changes_nothing(refinement, rng):
     model.compile()
     losses = [model.compute_loss(x=x, y_pred=model(x)) for x in (inputs, padded)]
     np.testing.assert_allclose(*losses, rtol=1e-5)
-    source_ids = inputs["source_ids"]
-    for options in ({}, {"num_beams": 3, "num_iterations": 3}):
+    source_ids = inputs["source_ids"][:3]
+    for options in ({}, {"num_beams": 3, "num_iterations": 2}):
         found = model.generate(source_ids, **options)
         for row, source in enumerate(source_ids):
             alone = model.generate(np.pad(source[None], [[0, 0], [0, 4]]), **options)
@@ -329,11 +328,11 @@ def test_passes_are_those_of_a_plain_loop(refinement, number):
 def test_passes_end_when_they_change_nothing(rng):
     """The result is that of many passes, and a row that settled stays as it is."""
     model = lively(Denoising(), rng, scale=1.0, max_length_difference=4)
-    source_ids = small.sentences(rng, 6, 8)
+    source_ids = small.sentences(rng, 5, 8)
     settled = []
     for source in source_ids:
         length = likely_lengths(model, source)[0]
-        *_, passes = naive_denoising(model, source, length, 60)
+        *_, passes = naive_denoising(model, source, length, 15)
         same = [a == b for a, b in zip(passes, passes[1:], strict=False)]
         settled.append(same.index(True) + 2 if True in same else None)
         assert None in settled or all(same[settled[-1] - 2 :])
@@ -347,7 +346,7 @@ def test_passes_end_when_they_change_nothing(rng):
         return decoder(*args, **kwargs)
 
     model.decoder.call = counted
-    many, few = (model.generate(used, num_iterations=n) for n in (60, max(settled)))
+    many, few = (model.generate(used, num_iterations=n) for n in (15, max(settled)))
     assert len(calls) == 2 * max(settled)  # In eager mode, each pass is a call.
     for name, value in many.items():
         np.testing.assert_array_equal(few[name], value)
@@ -358,16 +357,16 @@ def test_the_length_with_the_surest_words_wins(refinement):
     rng = np.random.default_rng(3)
     model = lively(refinement(), rng, max_length_difference=5)
     teacher = small.sharpen(small.transformer(), rng)
-    source_ids = small.sentences(rng, 5, 7)
-    options = {"num_beams": 4, "num_iterations": 3}
+    source_ids = small.sentences(rng, 3, 7)
+    options = {"num_beams": 3, "num_iterations": 2}
     found = model.generate(source_ids, **options)
-    listed = model.generate(source_ids, num_return_sequences=4, **options)
+    listed = model.generate(source_ids, num_return_sequences=3, **options)
     chosen = model.generate(source_ids, rescorer=teacher, **options)
-    assert listed["target_ids"].shape[:2] == listed["scores"].shape == (5, 4)
+    assert listed["target_ids"].shape[:2] == listed["scores"].shape == (3, 3)
     for row, source in enumerate(source_ids):
         tried, rescored = [], []
-        for length in likely_lengths(model, source)[:4]:
-            ids, log_p, _ = naive(model, source, length, 3)
+        for length in likely_lengths(model, source)[:3]:
+            ids, log_p, _ = naive(model, source, length, 2)
             tried.append((log_p.mean(), ids.tolist()))
             inputs = {"source_ids": source[source > 0][None], "target_ids": ids[None]}
             log_p = log_softmax(teacher(inputs)[0])[np.arange(length), ids]
@@ -463,13 +462,16 @@ def test_half_precision_with_rows_of_padding(refinement, policy, rng):
     model = small.refinement_nat(refinement(), dtype=policy)
     model.compile()
     inputs = {k: np.pad(ids, [[0, 2], [0, 0]]) for k, ids in small.batch(rng).items()}
+    loss = model.compute_loss(x=inputs, y_pred=model(inputs, training=True))
+    assert loss.dtype == "float32" and np.isfinite(loss)
     found = model.generate(inputs["source_ids"], num_beams=2, num_iterations=2)
     assert found["scores"].dtype == "float32"
     assert not found["target_ids"][-2:].numpy().any()
-    assert np.isfinite(fit(model, inputs, steps=2)["loss"][0])
 
 
-@both
+@pytest.mark.parametrize(
+    "refinement", [pytest.param(Denoising, marks=pytest.mark.slow), MaskPredict]
+)
 def test_it_learns_to_copy_and_translates_in_order(refinement, rng):
     model = small.refinement_nat(refinement(), max_length_difference=3)
     model.compile(keras.optimizers.Adam(0.01), label_smoothing=0.05)
@@ -477,7 +479,7 @@ def test_it_learns_to_copy_and_translates_in_order(refinement, rng):
     fit(model, {"source_ids": ids, "target_ids": ids}, steps=200)
     texts = ["vwx", "z", "yy", "w", "zv"]
     assert model.translate(texts, batch_size=2) == texts
-    assert model.translate(texts, num_beams=3, num_iterations=2) == texts
+    assert model.translate(texts, num_iterations=2) == texts
     assert model.translate([]) == []
 
 
