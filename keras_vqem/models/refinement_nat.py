@@ -146,7 +146,12 @@ class RefinementNAT(Translator):
         )
         self.length_nll = keras.metrics.Mean(name="length_nll")
         self.seed_generator = replicas.ReplicaSeedGenerator()
-        self.refinement = refinement or Denoising()
+        self.refinement = Denoising() if refinement is None else refinement
+        if not isinstance(self.refinement, Refinement):
+            raise ValueError(
+                f"`refinement` must be an object such as keras_vqem.models.Denoising() "
+                f"or keras_vqem.models.MaskPredict(), received {refinement!r}."
+            )
         self._refinement_layers = self.refinement.attach(self)
 
     def build(self, input_shape: Any = None) -> None:

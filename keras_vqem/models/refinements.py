@@ -102,7 +102,8 @@ class Denoising(Refinement):
     through that choice, or a corrupted target, and the losses of both passes are added.
     The corruption goes through the words from left to right. At a share of them it
     does, with equal probability, one of three things: write the word over the next one,
-    replace it by a random one, or swap it with the next one.
+    replace it by a random one, or swap it with the next one. In evaluation the second
+    pass reads what the first wrote.
 
     The paper trains with more than two passes, and its first pass has a decoder of its
     own.
