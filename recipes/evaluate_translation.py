@@ -4,14 +4,15 @@
         --model runs/teacher --model runs/latent --num-beams 1 4 --json out/mine.json
 
 Each model is tried with each number of beams, or of samples if it is a FertilityNAT:
---num-samples 1 10 100 --rescorer runs/teacher is noisy parallel decoding. sacreBLEU
-computes BLEU and chrF of plain text as it was published; its signatures are printed.
-Latencies are those of translating ids to ids in one graph: sentences of the split in
-random order, all models in turns within one process. Speeds are compared with the first
-model; a row that writes nothing for more than half of the sentences gets no speed
-ratio. A second table has, for each LatentNMT, statistics of its codebook, and BLEU from
-the codes of the references (the limit of codes and decoder) and from random codes (the
-decoder with the source alone).
+--num-samples 1 10 100 --rescorer runs/teacher is noisy parallel decoding. With
+--num-iterations 1 2 5 10, each RefinementNAT is tried with each number of passes.
+sacreBLEU computes BLEU and chrF of plain text as it was published; its signatures are
+printed. Latencies are those of translating ids to ids in one graph: sentences of the
+split in random order, all models in turns within one process. Speeds are compared with
+the first model; a row that writes nothing for more than half of the sentences gets no
+speed ratio. A second table has, for each LatentNMT, statistics of its codebook, and
+BLEU from the codes of the references (the limit of codes and decoder) and from random
+codes (the decoder with the source alone).
 With --rescorer, a Transformer chooses among the beams or samples of each other model.
 Models keep their other stored options, such as the blank's bias of a CTCTranslator.
 """
@@ -31,6 +32,8 @@ def main(arguments=None):
     add("--num-beams", **number, nargs="+", default=[1], help=beams_help)
     samples_help = "numbers of samples to try with a FertilityNAT (default: 1)"
     add("--num-samples", **number, nargs="+", default=[1], help=samples_help)
+    passes_help = "numbers of passes to try with RefinementNAT (default: as stored)"
+    add("--num-iterations", **number, nargs="+", default=[], help=passes_help)
     repeats_help = "let LatentNMT leave out a word that repeats the one before it"
     add("--drop-repeats", action="store_true", help=repeats_help)
     rescore_help = "Transformer that chooses among candidates of others (default: none)"
@@ -43,10 +46,11 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     if options.show < 0:
         parser.error("--show must not be negative")
-    for flag in ("num_beams", "num_samples"):
-        numbers = getattr(options, flag)
+    for name in ("num_beams", "num_samples", "num_iterations"):
+        numbers = getattr(options, name)
         if len(set(numbers)) < len(numbers):
-            parser.error(f"--{flag.replace('_', '-')} {numbers} has a number twice")
+            flag = name.replace("_", "-")
+            parser.error(f"--{flag} {numbers} has a number twice")
 
     from keras_vqem.evaluation import model_card
     from keras_vqem.evaluation import translation_report as report
@@ -68,6 +72,7 @@ def main(arguments=None):
         options.rounds,
         options.lowercase,
         options.num_samples,
+        options.num_iterations,
     )
     for entry in entries:
         path = paths[entry["translator"]]

@@ -38,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--length-bonus", type=float, metavar="X", help=help)
     help = "number of ids per position by which beams grow (CTCTranslator)"
     add("--top-k", **number, help=help)
+    help = "number of passes over the words (RefinementNAT)"
+    add("--num-iterations", **number, help=help)
     help = "trained Transformer that chooses among candidates (not for Transformer)"
     add("--rescorer", metavar="MODEL", help=help)
     help = "number of candidates, all but the first with drawn fertilities "
@@ -60,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 SMALLEST = {
     "num_beams": 1,
     "num_samples": 1,
+    "num_iterations": 1,
     "min_codes": 0,
     "max_codes": 1,
     "first_code": 0,

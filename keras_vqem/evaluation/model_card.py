@@ -16,6 +16,7 @@ TRAINERS = {
     "LatentNMT": "train_latent_nmt.py",
     "CTCTranslator": "train_ctc_translator.py",
     "FertilityNAT": "train_fertility_nat.py",
+    "RefinementNAT": "train_refinement_nat.py",
     "ImageVAE": "train_image_autoencoder.py",
     "ImageVQVAE": "train_image_autoencoder.py",
     "ImageTransformer": "train_image_transformer.py",

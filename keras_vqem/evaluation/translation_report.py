@@ -11,10 +11,16 @@ import numpy as np
 from keras_vqem.evaluation import codes, latency, translation_scores
 from keras_vqem.evaluation.markdown import markdown_table
 from keras_vqem.ids import PAD_ID
-from keras_vqem.models import CTCTranslator, FertilityNAT, LatentNMT, Transformer
+from keras_vqem.models import (
+    CTCTranslator,
+    FertilityNAT,
+    LatentNMT,
+    RefinementNAT,
+    Transformer,
+)
 from keras_vqem.text import ParallelCorpus
 
-AnyTranslator = Transformer | LatentNMT | CTCTranslator | FertilityNAT
+AnyTranslator = Transformer | LatentNMT | CTCTranslator | FertilityNAT | RefinementNAT
 
 # A row with a larger share of empty translations gets no speed ratio.
 MOSTLY_EMPTY = 0.5
@@ -52,6 +58,7 @@ def evaluate(
     rounds: int = 50,
     lowercase: bool = False,
     num_samples: Sequence[int] = (1,),
+    num_iterations: Sequence[int] = (),
 ) -> tuple[list[dict], dict[str, list[str]]]:
     """Measures quality, use of codes, latency and relative speed of translators.
 
@@ -72,6 +79,8 @@ def evaluate(
         lowercase: Whether to compute BLEU of lower-cased text as well.
         num_samples: Numbers of samples to try with each model that has samples instead
             of beams.
+        num_iterations: Numbers of passes to try with each `RefinementNAT`, for each
+            number of beams. Without any, it takes as many as it stores.
 
     Returns:
         A tuple of a list of entries, one dict per row of the table, and a dict from
@@ -82,11 +91,16 @@ def evaluate(
         has_codes, found = isinstance(model, LatentNMT), None
         beams = "num_beams" in model.generation_options
         option = "num_beams" if beams else "num_samples"
-        for number in num_beams if beams else num_samples:
+        passes = num_iterations if isinstance(model, RefinementNAT) else ()
+        numbers = num_beams if beams else num_samples
+        for number, count in itertools.product(numbers, passes or [None]):
             row = f"{name}, {way(option, number)}"
-            print(f"translating: {row}", file=sys.stderr, flush=True)
             # Options that are not varied here are those that the model stores.
             settings = {**model.generation_config, option: number}
+            if count is not None:
+                row += f", {count} iteration{'s' if count > 1 else ''}"
+                settings["num_iterations"] = count
+            print(f"translating: {row}", file=sys.stderr, flush=True)
             if has_codes:
                 settings["drop_repeats"] = drop_repeats
             options = dict(settings)

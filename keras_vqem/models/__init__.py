@@ -8,12 +8,15 @@ from keras_vqem.models.image_vae import ImageVAE
 from keras_vqem.models.image_vqvae import ImageVQVAE
 from keras_vqem.models.latent_nmt import LatentNMT
 from keras_vqem.models.latent_predictor import LatentPredictor
+from keras_vqem.models.refinement_nat import RefinementNAT
+from keras_vqem.models.refinements import Denoising, MaskPredict
 from keras_vqem.models.transformer import Transformer
 from keras_vqem.models.word_outputs import CTCOutput, PositionwiseOutput
 
 __all__ = [
     "CTCOutput",
     "CTCTranslator",
+    "Denoising",
     "FertilityNAT",
     "GridTransformer",
     "ImageTransformer",
@@ -21,6 +24,8 @@ __all__ = [
     "ImageVQVAE",
     "LatentNMT",
     "LatentPredictor",
+    "MaskPredict",
     "PositionwiseOutput",
+    "RefinementNAT",
     "Transformer",
 ]

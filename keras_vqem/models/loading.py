@@ -144,4 +144,5 @@ def load_translator(path: str | os.PathLike) -> Translator:
         models.LatentNMT,
         models.CTCTranslator,
         models.FertilityNAT,
+        models.RefinementNAT,
     )

@@ -13,6 +13,7 @@ from keras_vqem.models import (
     CTCTranslator,
     FertilityNAT,
     LatentNMT,
+    RefinementNAT,
     Transformer,
     loading,
 )
@@ -169,7 +170,7 @@ def test_a_style_or_a_first_code(tmp_path, capfd):
 
 
 def test_every_option_of_every_model_is_one_of_the_command():
-    classes = (Transformer, LatentNMT, CTCTranslator, FertilityNAT)
+    classes = (Transformer, LatentNMT, CTCTranslator, FertilityNAT, RefinementNAT)
     names = {name for model in classes for name in model.generate.options}
     assert names == set(decoding.NAMES)
 

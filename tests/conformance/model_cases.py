@@ -119,6 +119,11 @@ def fertility_nat(**settings):
     return models.FertilityNAT(tokenizer(), **{**sizes, **settings})
 
 
+def refinement_nat(refinement, **settings):
+    sizes = {"max_length_difference": 5, **TRANSLATOR}
+    return models.RefinementNAT(tokenizer(), refinement, **{**sizes, **settings})
+
+
 def latent_nmt(**settings):
     sizes = {
         "num_compress_steps": 1,
@@ -218,6 +223,20 @@ CASES = {
     ),
     # A part of LatentNMT, which trains and exports it.
     "LatentPredictor": Case(latent_predictor, codes_and_memory),
+    # Without noise the second pass reads what the first wrote.
+    "RefinementNAT": Case(
+        lambda share=0.7, **k: refinement_nat(models.Denoising(0.2, share), **k),
+        pairs,
+        translating,
+        without_noise={"dropout": 0.0, "share": 0.0},
+    ),
+    # Which tokens are masked is always drawn.
+    "RefinementNAT by masks": Case(
+        lambda **k: refinement_nat(models.MaskPredict(), **k),
+        pairs,
+        translating,
+        float32=("token_weights",),
+    ),
     "Transformer": Case(
         transformer, pairs, translating, without_noise={"dropout": 0.0}
     ),

@@ -70,6 +70,13 @@ def fertility_nat(**options):
     return model
 
 
+def refinement_nat(refinement=None, **options):
+    keras.utils.set_random_seed(1)
+    model = models.RefinementNAT(LetterTokenizer(), refinement, **{**SIZES, **options})
+    model.build()
+    return model
+
+
 def latent_nmt(bottleneck=None, **options):
     keras.utils.set_random_seed(1)
     if bottleneck is None:
@@ -96,7 +103,7 @@ def exportable(name):
         corpus.sources + corpus.targets, vocabulary_size=380
     )
     sizes = {**SIZES, "num_encoder_layers": 1, "num_decoder_layers": 1, "dropout": 0.1}
-    if name in ("Transformer", "CTCTranslator", "FertilityNAT"):
+    if name in ("Transformer", "CTCTranslator", "FertilityNAT", "RefinementNAT"):
         model = getattr(models, name)(tokenizer, **sizes)
     else:
         initializer = keras.initializers.RandomNormal(seed=0)

@@ -132,6 +132,11 @@ def test_a_rescorer_puts_the_candidates_in_order(ctc, transformer, rng):
         ("Transformer", {"temperature": 1.0, "seed": 3, "max_length": 5}),
         ("CTCTranslator", {"num_beams": 3}),
         pytest.param("FertilityNAT", {"num_samples": 3}, marks=pytest.mark.slow),
+        pytest.param(
+            "RefinementNAT",
+            {"num_beams": 3, "num_iterations": 2},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_lists_of_strings_in_python_and_exported(name, options, tmp_path):

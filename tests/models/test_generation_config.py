@@ -16,6 +16,7 @@ SHORT = {
     "LatentNMT": ({"max_codes": 1, "drop_repeats": True}, {"max_codes": 3}),
     "CTCTranslator": ({"blank_bias": 9.0}, {"blank_bias": -9.0}),
     "FertilityNAT": ({"max_length": 1, "num_samples": 2}, {"max_length": 6}),
+    "RefinementNAT": ({"num_iterations": 1}, {"num_iterations": 4}),
 }
 
 
@@ -86,6 +87,7 @@ def test_a_model_is_not_stored_in_another():
         small.transformer,
         small.ctc_translator,
         small.fertility_nat,
+        small.refinement_nat,
         small.latent_nmt,
         lambda: small.latent_nmt(word_output=models.CTCOutput()),
     ],
@@ -93,6 +95,7 @@ def test_a_model_is_not_stored_in_another():
         "Transformer",
         "CTCTranslator",
         "FertilityNAT",
+        "RefinementNAT",
         "LatentNMT",
         "LatentNMT with CTC",
     ],

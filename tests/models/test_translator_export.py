@@ -24,6 +24,7 @@ LATENT = ["LatentNMT", pytest.param("LatentNMT with CTC", marks=pytest.mark.slow
         "LatentNMT",
         "CTCTranslator",
         pytest.param("FertilityNAT", marks=pytest.mark.slow),
+        pytest.param("RefinementNAT", marks=pytest.mark.slow),
     ],
 )
 def model(request):
@@ -80,6 +81,11 @@ def test_scores_are_mean_log_probabilities(model, served):
         words = found["target_ids"]
         expected = -layers.ctc_loss(logits, words, mask)[0].numpy()
         expected /= np.count_nonzero(words, axis=1)
+        np.testing.assert_allclose(found["scores"], expected, rtol=1e-4)
+        return
+    if isinstance(model, models.RefinementNAT):
+        # Passes are tried in test_refinement_nat.
+        expected = model.generate(ids, num_beams=2)["scores"]
         np.testing.assert_allclose(found["scores"], expected, rtol=1e-4)
         return
     if isinstance(model, models.LatentNMT):
@@ -230,6 +236,7 @@ def test_rows_that_do_not_belong_together_are_refused(model, served):
         "CTCTranslator",
         *LATENT,
         pytest.param("FertilityNAT", marks=pytest.mark.slow),
+        pytest.param("RefinementNAT", marks=pytest.mark.slow),
     ],
     indirect=True,
 )
@@ -272,7 +279,9 @@ def test_max_tokens_leaves_room_for_a_word(model, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "model", ["LatentNMT", "CTCTranslator", "FertilityNAT"], indirect=True
+    "model",
+    ["LatentNMT", "CTCTranslator", "FertilityNAT", "RefinementNAT"],
+    indirect=True,
 )
 def test_a_rescorer_is_exported_too(model, tmp_path):
     teacher = small.exportable("Transformer")
