@@ -1,5 +1,10 @@
 """Keras layers, with one public class per file, named after the class."""
 
+from keras_vqem.layers.bottlenecks.averages import (
+    MovingAverages,
+    PaperAverages,
+    ReferenceAverages,
+)
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
 from keras_vqem.layers.bottlenecks.finite_scalar_bottleneck import (
     FiniteScalarBottleneck,
@@ -61,11 +66,14 @@ __all__ = [
     "LocalTransformer",
     "LogisticMixture",
     "LookupFreeBottleneck",
+    "MovingAverages",
     "OrthogonalCodes",
+    "PaperAverages",
     "PatchCompressor",
     "PatchDecompressor",
     "Projections",
     "RandomProjectionBottleneck",
+    "ReferenceAverages",
     "ReplicaDropout",
     "ResidualBottleneck",
     "RotationTrick",

@@ -98,6 +98,15 @@ class Penalized(Holder):
         return loss + pieces[0]
 
 
+@keras.saving.register_keras_serializable(package="keras_vqem_tests")
+class Averaged(Holder):
+    """Holds moving averages. The batch comes first, as in all arguments."""
+
+    def call(self, vectors, counts, new, sums):
+        arguments = (ops.cast(x, "float32") for x in (vectors, counts, new, sums))
+        return self.part.update(*arguments)
+
+
 class Case(NamedTuple):
     """A layer of the table.
 
@@ -173,6 +182,17 @@ def pieces(rng):
     return {"inputs": vectors(rng, 6, DIM)}
 
 
+def statistics(rng):
+    counts = {
+        key: 5 * rng.random((2, 6)).astype("float32") for key in ("counts", "new")
+    }
+    return {
+        "vectors": vectors(rng, 2, 6, DIM),
+        **counts,
+        "sums": vectors(rng, 2, 6, DIM),
+    }
+
+
 # name -> the case. Names begin with that of the public symbol.
 CASES = {
     "AssignmentEntropy": Case(
@@ -229,8 +249,14 @@ CASES = {
         pixels(20, levels=16),
         float32=True,
     ),
+    "MovingAverages": Case(
+        lambda **k: Averaged(layers.MovingAverages(0.7), **k), statistics, float32=True
+    ),
     "OrthogonalCodes": Case(
         lambda **k: Penalized(layers.OrthogonalCodes(0.3), **k), pieces, float32=True
+    ),
+    "PaperAverages": Case(
+        lambda **k: Averaged(layers.PaperAverages(0.7), **k), statistics, float32=True
     ),
     "PatchCompressor": Case(
         lambda **k: layers.PatchCompressor(
@@ -253,6 +279,11 @@ CASES = {
     "Projections": Case(
         lambda **k: Grouped(layers.Projections(3, dim=2, seed=5), **k),
         rows,
+        float32=True,
+    ),
+    "ReferenceAverages": Case(
+        lambda **k: Averaged(layers.ReferenceAverages(0.7, epsilon=0.1), **k),
+        statistics,
         float32=True,
     ),
     "ReplicaDropout": Case(

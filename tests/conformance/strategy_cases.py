@@ -20,6 +20,16 @@ CASES = {
     "exact_em": lambda **k: layers.VQEMBottleneck(
         8, num_samples="exact", temperature=3.0, decay=0.9, seed=1, **k
     ),
+    "hard_em_paper_averages": lambda **k: layers.VQEMBottleneck(
+        8, decay=layers.PaperAverages(0.9), seed=1, **k
+    ),
+    "hard_em_reference_averages": lambda **k: layers.VQEMBottleneck(
+        8,
+        groups=2,
+        decay=layers.ReferenceAverages(0.5, epsilon=0.1),
+        initializer=keras.initializers.RandomNormal(stddev=1.0, seed=1),
+        **k,
+    ),
     "vq_rotation": lambda **k: layers.VQBottleneck(
         8,
         initializer=keras.initializers.RandomNormal(stddev=1.0, seed=1),
@@ -42,6 +52,6 @@ EXACT = [name for name in CASES if name not in SAMPLED]
 # Every code is the code of its vector.
 NEAREST = [name for name in CASES if name != "hard_em_learned"]
 # The gradient of the inputs is exactly that of the output.
-STRAIGHT = ["hard_em_kmeans", "exact_em"]
+STRAIGHT = ["hard_em_kmeans", "exact_em", "hard_em_paper_averages"]
 # Not in the quick tests.
 VARIANTS = [name for name in CASES if name not in ("hard_em_cosine", "exact_em")]

@@ -6,7 +6,7 @@ import keras
 from keras.optimizers.schedules import LearningRateSchedule
 
 from keras_vqem.checks import whole_number
-from keras_vqem.layers.bottlenecks import starts
+from keras_vqem.layers.bottlenecks import averages, starts
 from keras_vqem.layers.bottlenecks.codebook import EMACodebook
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
 from keras_vqem.layers.bottlenecks.gradients import StraightThrough
@@ -88,7 +88,9 @@ class VQEMBottleneck(CodebookBottleneck):
             smaller vectors.
         decay: Decay of the moving averages, at least 0 and below 1. With 0, each step
             forgets all previous steps; with hard EM it is then one step of Lloyd's
-            k-means.
+            k-means. Or averages of another form: `keras_vqem.layers.PaperAverages` for
+            equation 4 of the paper to the letter, and
+            `keras_vqem.layers.ReferenceAverages` for the start of the authors' code.
         commitment_weight: Weight of the commitment loss; beta in the paper.
         initializer: `"data"` to start from training batches, `"kmeans"` to start from
             k-means, both as described above, or a Keras initializer. To set the codes
@@ -160,7 +162,7 @@ class VQEMBottleneck(CodebookBottleneck):
         num_samples: int | str | None = None,
         temperature: float | LearningRateSchedule = 1.0,
         groups: int | Whole | None = None,
-        decay: float = 0.999,
+        decay: float | averages.MovingAverages = 0.999,
         commitment_weight: float = 0.25,
         initializer: keras.initializers.Initializer | str = "data",
         dead_code_threshold: float = 0.0,
@@ -198,11 +200,6 @@ class VQEMBottleneck(CodebookBottleneck):
                 "`temperature` must be above 0, received 0. For the limit at 0, which "
                 "is the nearest code, use hard EM: num_samples=None."
             )
-        if not 0 <= decay < 1:
-            raise ValueError(
-                f"`decay` must be at least 0 and below 1, received {decay!r}. To keep "
-                f"the codebook unchanged, use trainable=False."
-            )
         if not 0 <= dead_code_threshold < 1:
             raise ValueError(
                 f"`dead_code_threshold` must be at least 0 and below 1, because it is "
@@ -211,7 +208,7 @@ class VQEMBottleneck(CodebookBottleneck):
             )
         self.num_samples = num_samples
         self.temperature = Scheduled(temperature, "temperature", above=0.0)
-        self.decay = decay
+        self.averages = averages.get(decay)
         self.initializer = starts.get(initializer)
         self.dead_code_threshold = dead_code_threshold
         self.seed = seed
@@ -219,7 +216,7 @@ class VQEMBottleneck(CodebookBottleneck):
         self.ema = EMACodebook(
             self.num_codes,
             self.groups.num_codebooks,
-            decay=decay,
+            decay=self.averages,
             initializer=self.initializer,
             dead_code_threshold=dead_code_threshold,
             seed=seed,
@@ -231,6 +228,11 @@ class VQEMBottleneck(CodebookBottleneck):
         super().build(input_shape)
         self.ema.build(self.groups.build(self, self._dim))
         self.temperature.build(self)
+
+    @property
+    def decay(self) -> float:
+        """Decay of the moving averages."""
+        return self.averages.decay
 
     @property
     def codebook(self) -> keras.Variable:
@@ -266,7 +268,7 @@ class VQEMBottleneck(CodebookBottleneck):
             **super().get_config(),
             "num_samples": self.num_samples,
             "temperature": self.temperature.serialize(),
-            "decay": self.decay,
+            "decay": averages.serialize(self.averages),
             "initializer": starts.serialize(self.initializer),
             "dead_code_threshold": self.dead_code_threshold,
             "seed": self.seed,
