@@ -6,6 +6,7 @@ from keras_vqem.layers.bottlenecks.averages import (
     ReferenceAverages,
 )
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
+from keras_vqem.layers.bottlenecks.commitments import NormCommitment, SquaredCommitment
 from keras_vqem.layers.bottlenecks.finite_scalar_bottleneck import (
     FiniteScalarBottleneck,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "LogisticMixture",
     "LookupFreeBottleneck",
     "MovingAverages",
+    "NormCommitment",
     "OrthogonalCodes",
     "PaperAverages",
     "PatchCompressor",
@@ -83,6 +85,7 @@ __all__ = [
     "SharedSlices",
     "SimVQBottleneck",
     "Slices",
+    "SquaredCommitment",
     "StraightThrough",
     "TiedEmbedding",
     "TransformerDecoder",

@@ -107,6 +107,15 @@ class Averaged(Holder):
         return self.part.update(*arguments)
 
 
+@keras.saving.register_keras_serializable(package="keras_vqem_tests")
+class Committed(Holder):
+    """Holds a commitment."""
+
+    def call(self, inputs, quantized):
+        inputs, quantized = (ops.cast(x, "float32") for x in (inputs, quantized))
+        return self.part.weight * self.part.errors(inputs, quantized)
+
+
 class Case(NamedTuple):
     """A layer of the table.
 
@@ -252,6 +261,9 @@ CASES = {
     "MovingAverages": Case(
         lambda **k: Averaged(layers.MovingAverages(0.7), **k), statistics, float32=True
     ),
+    "NormCommitment": Case(
+        lambda **k: Committed(layers.NormCommitment(0.3), **k), codes_of, float32=True
+    ),
     "OrthogonalCodes": Case(
         lambda **k: Penalized(layers.OrthogonalCodes(0.3), **k), pieces, float32=True
     ),
@@ -306,6 +318,11 @@ CASES = {
         lambda **k: Grouped(layers.SharedSlices(3), **k), rows, float32=True
     ),
     "Slices": Case(lambda **k: Grouped(layers.Slices(3), **k), rows, float32=True),
+    "SquaredCommitment": Case(
+        lambda **k: Committed(layers.SquaredCommitment(0.3), **k),
+        codes_of,
+        float32=True,
+    ),
     "StraightThrough": Case(
         lambda **k: Estimated(layers.StraightThrough(), **k), codes_of, float32=True
     ),

@@ -30,6 +30,9 @@ CASES = {
         initializer=keras.initializers.RandomNormal(stddev=1.0, seed=1),
         **k,
     ),
+    "hard_em_norm_commitment": lambda **k: layers.VQEMBottleneck(
+        8, decay=0.9, commitment_weight=layers.NormCommitment(0.3), seed=1, **k
+    ),
     "vq_rotation": lambda **k: layers.VQBottleneck(
         8,
         initializer=keras.initializers.RandomNormal(stddev=1.0, seed=1),
@@ -53,5 +56,6 @@ EXACT = [name for name in CASES if name not in SAMPLED]
 NEAREST = [name for name in CASES if name != "hard_em_learned"]
 # The gradient of the inputs is exactly that of the output.
 STRAIGHT = ["hard_em_kmeans", "exact_em", "hard_em_paper_averages"]
+STRAIGHT += ["hard_em_norm_commitment"]
 # Not in the quick tests.
 VARIANTS = [name for name in CASES if name not in ("hard_em_cosine", "exact_em")]

@@ -11,6 +11,7 @@ from keras_vqem import replicas
 from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks import (
     adaptation,
+    commitments,
     gradients,
     groupings,
     notices,
@@ -39,7 +40,7 @@ class CodebookBottleneck(DiscreteBottleneck):
 
     Args:
         num_codes: Number of codes, `K`. At least 2.
-        commitment_weight: Weight of the commitment loss.
+        commitment_weight: Weight of the commitment loss, or a commitment.
         groups: Number of codes per vector, or a grouping; see `VQEMBottleneck`.
         similarity: `"euclidean"`, `"cosine"`, or a similarity.
         gradient: `"straight_through"`, `"rotation"`, or a gradient estimator.
@@ -55,19 +56,14 @@ class CodebookBottleneck(DiscreteBottleneck):
     def __init__(
         self,
         num_codes: int,
-        commitment_weight: float = 0.25,
+        commitment_weight: float | commitments.SquaredCommitment = 0.25,
         groups: int | groupings.Whole | None = None,
         similarity: str | similarities.Euclidean = "euclidean",
         gradient: str | gradients.StraightThrough = "straight_through",
         **kwargs: Any,
     ):
         super().__init__(num_codes, groups=groups, **kwargs)
-        if commitment_weight < 0:
-            raise ValueError(
-                f"`commitment_weight` must not be negative, received "
-                f"{commitment_weight!r}. Use 0 for no commitment loss."
-            )
-        self.commitment_weight = commitment_weight
+        self.commitment_loss = commitments.get(commitment_weight)
         self.similarity = strategies.get(
             "similarity", similarity, similarities.Euclidean, similarities.NAMES
         )
@@ -78,6 +74,11 @@ class CodebookBottleneck(DiscreteBottleneck):
             name=metric_name(self, "commitment"), dtype="float32"
         )
 
+    @property
+    def commitment_weight(self) -> float:
+        """Weight of the commitment loss."""
+        return self.commitment_loss.weight
+
     def _begin_step(self, pieces, keep, per_replica, learning):
         """Returns the codebooks [C, K, d] of this step, and their counts [C, K].
 
@@ -87,9 +88,8 @@ class CodebookBottleneck(DiscreteBottleneck):
 
     def _loss(self, pieces, quantized, keep, total):
         """Returns the loss of this replica; `total` pieces are kept on all of them."""
-        return self.commitment_weight * self._distance(
-            pieces, ops.stop_gradient(quantized), keep, total
-        )
+        errors = self.commitment_loss.errors(pieces, ops.stop_gradient(quantized))
+        return self.commitment_weight * self._mean_over_rows(errors, keep, total)
 
     def _end_step(self, vectors, counts, pieces, samples, batch_counts, sums=None):
         """Learns from pieces [C, M, d] and their codes [C, M, m], -1 where masked.
@@ -145,7 +145,7 @@ class CodebookBottleneck(DiscreteBottleneck):
                 batch_counts = self._count(kept)
             self._update_metrics(batch_counts, nonfinite)
             # The same nodes as in the loss: a graph computes them once.
-            errors = self._errors(pieces, ops.stop_gradient(quantized))
+            errors = self.commitment_loss.errors(pieces, ops.stop_gradient(quantized))
             # Flat, because a Keras mean weighs rows, whatever is in them.
             errors, weights = (ops.reshape(x, (-1,)) for x in (errors, keep))
             self.commitment.update_state(errors, sample_weight=weights)
@@ -242,13 +242,6 @@ class CodebookBottleneck(DiscreteBottleneck):
     def _look_up(self, vectors, samples):
         """Returns the mean vector [C, M, d] of the codes in `samples` [C, M, m]."""
         return segments.per_codebook(segments.mean_of_rows, vectors, samples)
-
-    def _distance(self, pieces, others, keep, total):
-        """Returns the mean squared difference over kept pieces and their d numbers."""
-        return self._mean_over_rows(self._errors(pieces, others), keep, total)
-
-    def _errors(self, pieces, others):
-        return ops.mean(ops.square(pieces - others), axis=-1)
 
     def encode(
         self, inputs: ArrayLike, prior_logits: ArrayLike | None = None
@@ -369,7 +362,7 @@ class CodebookBottleneck(DiscreteBottleneck):
             **super().get_config(),
             "num_codes": self.num_codes,
             "groups": groupings.serialize(self.groups),
-            "commitment_weight": self.commitment_weight,
+            "commitment_weight": commitments.serialize(self.commitment_loss),
             "similarity": strategies.serialize(self.similarity, similarities.NAMES),
             "gradient": strategies.serialize(self.gradient, gradients.NAMES),
         }

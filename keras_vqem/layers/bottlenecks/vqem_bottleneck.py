@@ -9,6 +9,7 @@ from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks import averages, starts
 from keras_vqem.layers.bottlenecks.codebook import EMACodebook
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
+from keras_vqem.layers.bottlenecks.commitments import SquaredCommitment
 from keras_vqem.layers.bottlenecks.gradients import StraightThrough
 from keras_vqem.layers.bottlenecks.groupings import Whole
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
@@ -91,7 +92,9 @@ class VQEMBottleneck(CodebookBottleneck):
             k-means. Or averages of another form: `keras_vqem.layers.PaperAverages` for
             equation 4 of the paper to the letter, and
             `keras_vqem.layers.ReferenceAverages` for the start of the authors' code.
-        commitment_weight: Weight of the commitment loss; beta in the paper.
+        commitment_weight: Weight of the commitment loss; beta in the paper. Or
+            `keras_vqem.layers.NormCommitment` for the norm of equation 2, where the
+            default has the mean of squares.
         initializer: `"data"` to start from training batches, `"kmeans"` to start from
             k-means, both as described above, or a Keras initializer. To set the codes
             yourself, use `keras.initializers.Constant(codes[None])`; with groups, use
@@ -163,7 +166,7 @@ class VQEMBottleneck(CodebookBottleneck):
         temperature: float | LearningRateSchedule = 1.0,
         groups: int | Whole | None = None,
         decay: float | averages.MovingAverages = 0.999,
-        commitment_weight: float = 0.25,
+        commitment_weight: float | SquaredCommitment = 0.25,
         initializer: keras.initializers.Initializer | str = "data",
         dead_code_threshold: float = 0.0,
         seed: int | None = None,
