@@ -7,6 +7,7 @@ from keras_vqem.layers.bottlenecks.averages import (
 )
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
 from keras_vqem.layers.bottlenecks.commitments import NormCommitment, SquaredCommitment
+from keras_vqem.layers.bottlenecks.draws import Draws
 from keras_vqem.layers.bottlenecks.finite_scalar_bottleneck import (
     FiniteScalarBottleneck,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "CategoricalPixels",
     "Cosine",
     "DiscreteBottleneck",
+    "Draws",
     "Euclidean",
     "FeedForward",
     "FiniteScalarBottleneck",

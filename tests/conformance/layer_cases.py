@@ -116,6 +116,19 @@ class Committed(Holder):
         return self.part.weight * self.part.errors(inputs, quantized)
 
 
+@keras.saving.register_keras_serializable(package="keras_vqem_tests")
+class Drawn(Holder):
+    """Holds draws, and gives what the decoder gets a vector to weigh it by."""
+
+    def call(self, inputs, codes, samples):
+        sent = self.part.for_decoder(codes, samples)
+        sent = ops.mean(ops.cast(sent, self.compute_dtype), axis=-1, keepdims=True)
+        return {
+            "sent": sent * inputs,
+            "labels": self.part.for_predictor(codes, samples),
+        }
+
+
 class Case(NamedTuple):
     """A layer of the table.
 
@@ -191,6 +204,14 @@ def pieces(rng):
     return {"inputs": vectors(rng, 6, DIM)}
 
 
+def drawn(rng):
+    return {
+        **pieces(rng),
+        "codes": rng.integers(9, size=6).astype("int32"),
+        "samples": rng.integers(9, size=(6, 4)).astype("int32"),
+    }
+
+
 def statistics(rng):
     counts = {
         key: 5 * rng.random((2, 6)).astype("float32") for key in ("counts", "new")
@@ -220,6 +241,12 @@ CASES = {
         float32=True,
     ),
     "Cosine": Case(lambda **k: Compared(layers.Cosine(), **k), sequences, float32=True),
+    "Draws": Case(
+        lambda **k: Drawn(layers.Draws(4, decoder="mode", labels="mode"), **k), drawn
+    ),
+    "Draws, one for the decoder": Case(
+        lambda **k: Drawn(layers.Draws(4, decoder="draw"), **k), drawn
+    ),
     "Euclidean": Case(
         lambda **k: Compared(layers.Euclidean(), **k), sequences, float32=True
     ),

@@ -33,6 +33,22 @@ CASES = {
     "hard_em_norm_commitment": lambda **k: layers.VQEMBottleneck(
         8, decay=0.9, commitment_weight=layers.NormCommitment(0.3), seed=1, **k
     ),
+    "soft_em_one_draw": lambda **k: layers.VQEMBottleneck(
+        8, layers.Draws(5, decoder="draw"), temperature=3.0, decay=0.9, seed=1, **k
+    ),
+    "soft_em_mode": lambda **k: layers.VQEMBottleneck(
+        8,
+        layers.Draws(5, decoder="mode"),
+        temperature=3.0,
+        groups=2,
+        decay=0.9,
+        gradient="rotation",
+        seed=1,
+        **k,
+    ),
+    "soft_em_hard_labels": lambda **k: layers.VQEMBottleneck(
+        8, layers.Draws(5, labels="mode"), temperature=3.0, decay=0.9, seed=1, **k
+    ),
     "vq_rotation": lambda **k: layers.VQBottleneck(
         8,
         initializer=keras.initializers.RandomNormal(stddev=1.0, seed=1),
@@ -48,14 +64,19 @@ CASES = {
         **k,
     ),
 }
-EMA = [name for name in CASES if "_em" in name]
-SAMPLED = ["soft_em_cosine"]
+# What soft EM drew cannot be seen from the labels of the last one.
+EMA = [name for name in CASES if "_em" in name and name != "soft_em_hard_labels"]
+SOFT = [name for name in CASES if name.startswith("soft_em")]
+# Whose outputs show the noise of a step.
+SAMPLED = [name for name in SOFT if name != "soft_em_hard_labels"]
 # Nothing is drawn in a step, so results compare exactly.
-EXACT = [name for name in CASES if name not in SAMPLED]
+EXACT = [name for name in CASES if name not in SOFT]
 # Every code is the code of its vector.
 NEAREST = [name for name in CASES if name != "hard_em_learned"]
 # The gradient of the inputs is exactly that of the output.
-STRAIGHT = ["hard_em_kmeans", "exact_em", "hard_em_paper_averages"]
-STRAIGHT += ["hard_em_norm_commitment"]
+STRAIGHT = [
+    *("hard_em_kmeans", "exact_em", "hard_em_paper_averages"),
+    *("hard_em_norm_commitment", "soft_em_one_draw", "soft_em_hard_labels"),
+]
 # Not in the quick tests.
 VARIANTS = [name for name in CASES if name not in ("hard_em_cosine", "exact_em")]

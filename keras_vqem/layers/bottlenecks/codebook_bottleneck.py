@@ -26,6 +26,7 @@ from keras_vqem.layers.bottlenecks.bottleneck import (
     kept_only,
     metric_name,
 )
+from keras_vqem.layers.bottlenecks.draws import Draws
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 
 
@@ -47,8 +48,8 @@ class CodebookBottleneck(DiscreteBottleneck):
         **kwargs: Other arguments of `keras.layers.Layer`.
     """
 
-    # Set by subclasses whose E step draws from the posterior, or is exact.
-    num_samples = None
+    # Set by subclasses whose E step draws from the posterior, or is "exact".
+    draws = None
     # Set by subclasses whose codebook learns by gradient.
     penalties = ()
     temperature = Scheduled(1.0, "temperature", above=0.0)
@@ -73,6 +74,16 @@ class CodebookBottleneck(DiscreteBottleneck):
         self.commitment = keras.metrics.Mean(
             name=metric_name(self, "commitment"), dtype="float32"
         )
+
+    @property
+    def num_samples(self) -> int | str | None:
+        """Number of draws per vector in training; `"exact"`, or None for hard codes."""
+        return self.draws.num_samples if isinstance(self.draws, Draws) else self.draws
+
+    @property
+    def num_labels(self) -> int:
+        """Number of codes per vector in `samples`."""
+        return self.draws.num_labels if isinstance(self.draws, Draws) else 1
 
     @property
     def commitment_weight(self) -> float:
@@ -122,17 +133,19 @@ class CodebookBottleneck(DiscreteBottleneck):
         per_replica = replicas.gather_scalars(ops.sum(keep[0]))
         vectors, counts = self._begin_step(still, keep, per_replica, learning)
         table = self.similarity.prepare(vectors)
-        num_samples = self.num_samples if training else None
-        if num_samples == "exact":
+        draws = self.draws if training else None
+        if draws == "exact":
             codes, quantized, batch_counts, sums = self._e_step(
                 posterior.expect, still, table, counts, prior_logits, keep=keep
             )
-            samples = codes[..., None]
+            samples = labels = codes[..., None]
         else:
             codes, samples = self._assign(
-                still, table, counts, num_samples, prior_logits
+                still, table, counts, self.num_samples if draws else None, prior_logits
             )
-            quantized = self._look_up(table, samples)
+            labels = draws.for_predictor(codes, samples) if draws else samples
+            sent = draws.for_decoder(codes, samples) if draws else samples
+            quantized = self._look_up(table, sent)
         total = self.groups.num_codebooks * ops.sum(per_replica)
         loss = self._loss(pieces, quantized, keep, total)
         for penalty in self.penalties:
@@ -140,7 +153,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         self.add_loss(loss)
         # If `training` is None, as in an exported graph, no state changes.
         if training is not None:
-            if num_samples != "exact":
+            if draws != "exact":
                 kept = kept_only(samples, keep)
                 batch_counts = self._count(kept)
             self._update_metrics(batch_counts, nonfinite)
@@ -149,7 +162,7 @@ class CodebookBottleneck(DiscreteBottleneck):
             # Flat, because a Keras mean weighs rows, whatever is in them.
             errors, weights = (ops.reshape(x, (-1,)) for x in (errors, keep))
             self.commitment.update_state(errors, sample_weight=weights)
-        if learning and num_samples == "exact":
+        if learning and draws == "exact":
             self._end_step(vectors, counts, still, None, batch_counts, sums=sums)
         elif learning:
             self._end_step(vectors, counts, still, kept, batch_counts)
@@ -159,7 +172,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         return {
             "quantized": self._like(quantized, inputs, self._dim),
             "codes": self._codes_like(codes, inputs),
-            "samples": self._codes_like(self._full(samples), inputs, self._draws),
+            "samples": self._codes_like(self._full(labels), inputs, self.num_labels),
         }
 
     def _pieces(self, rows):
@@ -176,16 +189,12 @@ class CodebookBottleneck(DiscreteBottleneck):
             )
         return self.groups.merge(self.gradient.apply(pieces, quantized))
 
-    @property
-    def _draws(self):
-        return self.num_samples if isinstance(self.num_samples, int) else 1
-
-    def _full(self, samples):
+    def _full(self, labels):
         # Outside training, a piece has a single code. Repeated, it has the same shape
         # as in training.
-        if samples.shape[-1] == self._draws:
-            return samples
-        return ops.repeat(samples, self._draws, axis=-1)
+        if labels.shape[-1] == self.num_labels:
+            return labels
+        return ops.repeat(labels, self.num_labels, axis=-1)
 
     def _prior_rows(self, prior_logits, inputs):
         """Returns the logits of a prior as [N * G, K], in the order of the inputs."""

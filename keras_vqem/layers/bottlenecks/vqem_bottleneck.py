@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras.optimizers.schedules import LearningRateSchedule
 
-from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks import averages, starts
+from keras_vqem.layers.bottlenecks import draws as drawing
 from keras_vqem.layers.bottlenecks.codebook import EMACodebook
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
 from keras_vqem.layers.bottlenecks.commitments import SquaredCommitment
@@ -73,7 +73,9 @@ class VQEMBottleneck(CodebookBottleneck):
         num_codes: Number of codes, `K`. At least 2.
         num_samples: Number of draws per vector, `m`, for Monte-Carlo soft EM. None for
             hard EM. `"exact"` for soft EM without draws, which is the limit of many
-            draws: `quantized` is then the posterior mean in training.
+            draws: `quantized` is then the posterior mean in training. Or
+            `keras_vqem.layers.Draws`, which says what of the draws the decoder and a
+            latent predictor get; by default, their mean and all of them.
         temperature: Number that divides squared distances in the posterior of soft EM,
             or a `keras.optimizers.schedules` schedule over training steps. Distances
             grow with the size and scale of the vectors: if the `samples` of a vector
@@ -142,6 +144,7 @@ class VQEMBottleneck(CodebookBottleneck):
           of a latent predictor, each code with weight `1 / m`. `assignments(samples)`
           turns them into probabilities of all codes. In exact soft EM, they are the
           likeliest codes, `m` is 1, and `posterior(inputs)` has the soft labels.
+          `keras_vqem.layers.Draws` may say otherwise.
 
     Example:
 
@@ -162,7 +165,7 @@ class VQEMBottleneck(CodebookBottleneck):
     def __init__(
         self,
         num_codes: int,
-        num_samples: int | str | None = None,
+        num_samples: int | str | drawing.Draws | None = None,
         temperature: float | LearningRateSchedule = 1.0,
         groups: int | Whole | None = None,
         decay: float | averages.MovingAverages = 0.999,
@@ -189,15 +192,13 @@ class VQEMBottleneck(CodebookBottleneck):
             gradient=gradient,
             **kwargs,
         )
-        if num_samples is not None and not self.gradient.means:
+        self.draws = drawing.get(num_samples)
+        if drawing.sends_means(self.draws) and not self.gradient.means:
             raise ValueError(
                 f"gradient={gradient!r} needs one code per vector, but soft EM with "
                 f"num_samples={num_samples!r} gives the decoder the mean of several. "
                 f"Use num_samples=None, or gradient='straight_through'."
             )
-        if num_samples not in (None, "exact"):
-            remedy = "Use None for hard EM, or 'exact' for soft EM without draws."
-            num_samples = whole_number("num_samples", num_samples, 1, remedy)
         if temperature == 0:
             raise ValueError(
                 "`temperature` must be above 0, received 0. For the limit at 0, which "
@@ -209,7 +210,6 @@ class VQEMBottleneck(CodebookBottleneck):
                 f"a fraction of the average use of a code; received "
                 f"{dead_code_threshold!r}. Use 0 to never move a code."
             )
-        self.num_samples = num_samples
         self.temperature = Scheduled(temperature, "temperature", above=0.0)
         self.averages = averages.get(decay)
         self.initializer = starts.get(initializer)
@@ -269,7 +269,7 @@ class VQEMBottleneck(CodebookBottleneck):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "num_samples": self.num_samples,
+            "num_samples": drawing.serialize(self.draws),
             "temperature": self.temperature.serialize(),
             "decay": averages.serialize(self.averages),
             "initializer": starts.serialize(self.initializer),
