@@ -17,6 +17,9 @@ from keras_vqem.layers.bottlenecks.groupings import Projections, SharedSlices, S
 from keras_vqem.layers.bottlenecks.gumbel_softmax_bottleneck import (
     GumbelSoftmaxBottleneck,
 )
+from keras_vqem.layers.bottlenecks.learned_prior_vqem_bottleneck import (
+    LearnedPriorVQEMBottleneck,
+)
 from keras_vqem.layers.bottlenecks.learned_projections import LearnedProjections
 from keras_vqem.layers.bottlenecks.lookup_free_bottleneck import LookupFreeBottleneck
 from keras_vqem.layers.bottlenecks.penalties import AssignmentEntropy, OrthogonalCodes
@@ -64,6 +67,7 @@ __all__ = [
     "GumbelSoftmaxBottleneck",
     "ImageCompressor",
     "ImageDecompressor",
+    "LearnedPriorVQEMBottleneck",
     "LearnedProjections",
     "LocalAttention",
     "LocalTransformer",

@@ -49,6 +49,12 @@ CASES = {
     "soft_em_hard_labels": lambda **k: layers.VQEMBottleneck(
         8, layers.Draws(5, labels="mode"), temperature=3.0, decay=0.9, seed=1, **k
     ),
+    "hard_em_learned_prior": lambda **k: layers.LearnedPriorVQEMBottleneck(
+        8, temperature=0.5, groups=2, decay=0.9, seed=1, **k
+    ),
+    "soft_em_learned_prior": lambda **k: layers.LearnedPriorVQEMBottleneck(
+        8, num_samples=5, temperature=0.5, decay=0.9, seed=1, **k
+    ),
     "vq_rotation": lambda **k: layers.VQBottleneck(
         8,
         initializer=keras.initializers.RandomNormal(stddev=1.0, seed=1),
@@ -72,11 +78,12 @@ SAMPLED = [name for name in SOFT if name != "soft_em_hard_labels"]
 # Nothing is drawn in a step, so results compare exactly.
 EXACT = [name for name in CASES if name not in SOFT]
 # Every code is the code of its vector.
-NEAREST = [name for name in CASES if name != "hard_em_learned"]
+NEAREST = [name for name in CASES if "learned" not in name]
 # The gradient of the inputs is exactly that of the output.
 STRAIGHT = [
     *("hard_em_kmeans", "exact_em", "hard_em_paper_averages"),
     *("hard_em_norm_commitment", "soft_em_one_draw", "soft_em_hard_labels"),
+    *("hard_em_learned_prior", "soft_em_learned_prior"),
 ]
 # Not in the quick tests.
 VARIANTS = [name for name in CASES if name not in ("hard_em_cosine", "exact_em")]

@@ -97,6 +97,9 @@ class CodebookBottleneck(DiscreteBottleneck):
         """
         return self._read_codebook()
 
+    def _log_weights(self, counts):
+        """Returns the log weights [C, K] of the mixture, or None if they are equal."""
+
     def _loss(self, pieces, quantized, keep, total):
         """Returns the loss of this replica; `total` pieces are kept on all of them."""
         errors = self.commitment_loss.errors(pieces, ops.stop_gradient(quantized))
@@ -225,6 +228,9 @@ class CodebookBottleneck(DiscreteBottleneck):
             places = ops.arange(ops.shape(prior_rows)[0], dtype="int32")
             places = ops.reshape(places, (-1, *self.groups.code_shape))
             optional["places"] = self.groups.split_codes(places)
+        log_weights = self._log_weights(counts)
+        if log_weights is not None:
+            optional["log_weights"] = log_weights
 
         temperature = self.temperature.value()
 
