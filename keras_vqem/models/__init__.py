@@ -1,5 +1,6 @@
 """Composable Keras models, each with defaults to compile, fit and use."""
 
+from keras_vqem.models.causal_output import CausalOutput
 from keras_vqem.models.ctc_translator import CTCTranslator
 from keras_vqem.models.grid_transformer import GridTransformer
 from keras_vqem.models.image_transformer import ImageTransformer
@@ -13,6 +14,7 @@ from keras_vqem.models.word_outputs import CTCOutput, PositionwiseOutput
 __all__ = [
     "CTCOutput",
     "CTCTranslator",
+    "CausalOutput",
     "GridTransformer",
     "ImageTransformer",
     "ImageVAE",

@@ -368,6 +368,12 @@ CASES = {
         ),
         remembering,
     ),
+    "TransformerEncoder, causal": Case(
+        lambda **k: layers.TransformerEncoder(
+            1, num_heads=2, intermediate_dim=12, dropout=0.5, causal=True, **k
+        ),
+        masked,
+    ),
     "TransformerEncoder": Case(
         lambda **k: layers.TransformerEncoder(
             1, num_heads=2, intermediate_dim=12, dropout=0.5, **k
