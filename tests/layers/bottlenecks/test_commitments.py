@@ -62,7 +62,7 @@ def test_a_vector_that_is_its_code_is_left_alone(rng):
 def test_codebook_by_gradient_has_the_norm_too(rng):
     x = rng.normal(size=(30, 4)).astype("float32")
     layer = made(x, VQBottleneck, commitment_weight=NormCommitment(0.5))
-    loss, _, quantized = loss_and_gradient(layer, x)
+    loss, _, quantized = loss_and_gradient(layer, x, training=False)
     norm = np.mean(np.linalg.norm(x - quantized, axis=-1))
     assert loss == pytest.approx(np.mean((x - quantized) ** 2) + 0.5 * norm, rel=1e-5)
 
