@@ -40,8 +40,8 @@ class MovingAverages(Strategy):
     ...     2, decay=keras_vqem.layers.MovingAverages(0.5),
     ...     initializer=keras.initializers.Constant([[[1.0], [8.0]]]))
     >>> outputs = layer(np.array([[2.0], [4.0]]), training=True)
-    >>> layer.counts.numpy().tolist(), layer.codebook.numpy().round(2).tolist()
-    ([[1.5, 0.5]], [[[2.33], [8.0]]])
+    >>> print(layer.counts.numpy()[0], layer.codebook.numpy()[0, :, 0].round(2))
+    [1.5 0.5] [2.33 8.  ]
     """
 
     # Count of codes from an initializer. 0 would mark codes without a vector.
@@ -109,8 +109,8 @@ class PaperAverages(MovingAverages):
     ...     2, decay=keras_vqem.layers.PaperAverages(0.5),
     ...     initializer=keras.initializers.Constant([[[1.0], [8.0]]]))
     >>> outputs = layer(np.array([[2.0], [4.0]]), training=True)
-    >>> layer.counts.numpy().tolist(), layer.codebook.numpy().round(2).tolist()
-    ([[1.5, 0.5]], [[[2.5], [4.0]]])
+    >>> print(layer.counts.numpy()[0], layer.codebook.numpy()[0, :, 0].round(2))
+    [1.5 0.5] [2.5 4. ]
 
     References:
         - Roy, Vaswani, Neelakantan, Parmar, 2018. Theory and Experiments on Vector
@@ -159,10 +159,8 @@ class ReferenceAverages(MovingAverages):
     ...     2, decay=keras_vqem.layers.ReferenceAverages(0.5, epsilon=0.1),
     ...     initializer=keras.initializers.Constant([[[1.0], [8.0]]]))
     >>> outputs = layer(np.array([[2.0], [4.0]]), training=True)
-    >>> layer.counts.numpy().round(2).tolist()
-    [[1.0, 0.0]]
-    >>> layer.codebook.numpy().round(2).tolist()
-    [[[3.82], [48.0]]]
+    >>> print(layer.counts.numpy()[0].round(2), layer.codebook.numpy()[0, :, 0].round(2))
+    [1. 0.] [ 3.82 48.  ]
     """
 
     first_count = SMALLEST_COUNT

@@ -1,8 +1,12 @@
 """LearnedPriorVQEMBottleneck: EM for a mixture that learns its weights too."""
 
+from typing import Any
+
 import keras
 from keras import ops
+from keras.optimizers.schedules import LearningRateSchedule
 
+from keras_vqem.layers.bottlenecks.draws import Draws
 from keras_vqem.layers.bottlenecks.vqem_bottleneck import VQEMBottleneck
 
 # Share of all probability that the codes have in common, so that the weight of a code
@@ -28,8 +32,16 @@ class LearnedPriorVQEMBottleneck(VQEMBottleneck):
     that are nearer to others. How much so depends on `temperature`, beside which
     squared distances count. `prior_logits` are added to all this.
 
-    Arguments, call arguments and outputs are those of `VQEMBottleneck`. Codes are the
-    likeliest ones, so `encode(decode(codes))` need not be `codes`.
+    Call arguments and outputs are those of `VQEMBottleneck`. Codes are the likeliest
+    ones, so `encode(decode(codes))` need not be `codes`.
+
+    Args:
+        num_codes: Number of codes, `K`. At least 2.
+        num_samples: Number of draws per vector, `"exact"`, `Draws`, or None for hard
+            EM; see `VQEMBottleneck`.
+        temperature: Number or schedule that divides squared distances. The higher it
+            is, the more the weights count, also in hard EM and outside training.
+        **kwargs: Other arguments of `VQEMBottleneck`.
 
     Example:
 
@@ -46,6 +58,15 @@ class LearnedPriorVQEMBottleneck(VQEMBottleneck):
         - Roy, Vaswani, Neelakantan, Parmar, 2018. Theory and Experiments on Vector
           Quantized Autoencoders. arXiv:1805.11063.
     """
+
+    def __init__(
+        self,
+        num_codes: int,
+        num_samples: int | str | Draws | None = None,
+        temperature: float | LearningRateSchedule = 1.0,
+        **kwargs: Any,
+    ):
+        super().__init__(num_codes, num_samples, temperature, **kwargs)
 
     def _log_weights(self, counts):
         share = counts / ops.maximum(ops.sum(counts, axis=-1, keepdims=True), 1e-30)
