@@ -244,7 +244,7 @@ CASES = {
     "Draws": Case(
         lambda **k: Drawn(layers.Draws(4, decoder="mode", labels="mode"), **k), drawn
     ),
-    "Draws, one for the decoder": Case(
+    "Draws of which the decoder gets one": Case(
         lambda **k: Drawn(layers.Draws(4, decoder="draw"), **k), drawn
     ),
     "Euclidean": Case(
@@ -368,7 +368,7 @@ CASES = {
         ),
         remembering,
     ),
-    "TransformerEncoder, causal": Case(
+    "TransformerEncoder that is causal": Case(
         lambda **k: layers.TransformerEncoder(
             1, num_heads=2, intermediate_dim=12, dropout=0.5, causal=True, **k
         ),
