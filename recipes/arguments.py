@@ -336,8 +336,7 @@ def add_em_arguments(group, num_samples, temperature, dead_code_threshold):
 def em_bottleneck(arguments, num_codes, steps, groups=None):
     """Returns the `VQEMBottleneck` of parsed arguments, for a run of `steps` steps."""
     import keras
-
-    from keras_vqem.layers import VQEMBottleneck
+    import variants
 
     temperature = arguments.temperature
     if arguments.final_temperature is not None:
@@ -354,7 +353,8 @@ def em_bottleneck(arguments, num_codes, steps, groups=None):
         temperature = keras.optimizers.schedules.ExponentialDecay(
             temperature, steps, arguments.final_temperature / temperature
         )
-    return VQEMBottleneck(
+    return variants.em_bottleneck(
+        arguments.variants,
         num_codes,
         num_samples=arguments.num_samples or None,
         temperature=temperature,

@@ -6,7 +6,8 @@ Options give the other rows of docs/results/cifar10.md: --num-samples 0 is hard 
 --bottleneck vq is a codebook trained by gradient, gaussian a VAE; --likelihood
 categorical is the paper's softmax over 256 values; --network paper has the paper's
 convolutions and one codebook for all codes of a cell; --num-codes and --num-slots
-divide the bits otherwise.
+divide the bits otherwise; --variants turns parts of EM into what the paper or its
+authors' code does, to the letter.
 
 The run folder has the files that train_transformer.py lists. Next, train the prior over
 the codes:
@@ -25,6 +26,7 @@ from arguments import (
     user_errors,
 )
 from image_arguments import add_image_run_arguments, image_data
+from variants import EM, add_variants, check
 
 WARMUP_STEPS = 200  # If the run is long enough.
 
@@ -67,6 +69,7 @@ def parse(arguments):
     add_number(codes, "--code-dim", 16, "size of a code's vector")
     add_number(codes, "--latent-dim", 64, "number of Gaussian latents per cell")
     add_em_arguments(codes, num_samples=5, temperature=0.1, dead_code_threshold=0.01)
+    add_variants(codes, EM)
     return parser.parse_args(arguments)
 
 
@@ -124,6 +127,7 @@ def make_likelihood(arguments):
 @user_errors
 def main(arguments=None):
     arguments = parse(arguments)
+    check(arguments)
 
     from keras_vqem.images import ImageBatches
     from keras_vqem.models import ImageVAE, ImageVQVAE

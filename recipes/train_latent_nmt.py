@@ -10,10 +10,11 @@ with the undistilled folder; --num-compress-steps 4; --bottleneck vq, gumbel or 
 --num-codes; --groups 2 (product quantization); --hidden-dim; --attend-source. With
 --word-output ctc, positions are made of the source, codes are added to them, and words
 are read off by CTC; the bias of the blank and the end of the codes are then chosen on
-val. The run folder has the files that train_transformer.py lists. The metrics also have
-the perplexity of the codebook, and BLEU of translations written from the codes of the
-references (teacher_forced_bleu, the limit of codes and decoder) and from random codes
-(random_codes_bleu, the decoder with the source alone).
+val. --variants turns parts of the model into what the paper or its authors' code does,
+to the letter. The run folder has the files that train_transformer.py lists. The metrics
+also have the perplexity of the codebook, and BLEU of translations written from the
+codes of the references (teacher_forced_bleu, the limit of codes and decoder) and from
+random codes (random_codes_bleu, the decoder with the source alone).
 """
 
 from functools import partial
@@ -33,6 +34,7 @@ from arguments import (
     steps_for,
     user_errors,
 )
+from variants import EM, NMT, add_variants, check, word_output
 
 WARMUP_STEPS, BYPASS_STEPS = 800, 1500  # If the run is long enough.
 
@@ -98,6 +100,7 @@ def parse(arguments):
     )
     help = "weight of the latent predictor in the E step, after the bypass"
     add_number(codes, "--prior-weight", 0.0, help)
+    add_variants(codes, EM, NMT)
     return parser.parse_args(arguments)
 
 
@@ -126,6 +129,7 @@ def make_bottleneck(arguments, steps):
 @user_errors
 def main(arguments=None):
     arguments = parse(arguments)
+    check(arguments)
 
     from keras_vqem.evaluation.codes import reconstruct
     from keras_vqem.models import CTCOutput, LatentNMT
@@ -151,7 +155,9 @@ def main(arguments=None):
             data.tokenizer,
             make_bottleneck(arguments, steps),
             num_compress_steps=arguments.num_compress_steps,
-            word_output=CTCOutput(arguments.upsample) if by_ctc else None,
+            word_output=CTCOutput(arguments.upsample)
+            if by_ctc
+            else word_output(arguments.variants, steps),
             attend_source=arguments.attend_source,
             num_predictor_layers=arguments.num_predictor_layers,
             bypass_steps=steps_for(
@@ -159,6 +165,7 @@ def main(arguments=None):
             ),
             predicted_share=arguments.predicted_share,
             prior_weight=arguments.prior_weight,
+            causal_encoder="causal-encoder" in (arguments.variants or ()),
             **sizes(arguments),
         )
         if arguments.teacher:

@@ -1,6 +1,13 @@
 """Keras layers, with one public class per file, named after the class."""
 
+from keras_vqem.layers.bottlenecks.averages import (
+    MovingAverages,
+    PaperAverages,
+    ReferenceAverages,
+)
 from keras_vqem.layers.bottlenecks.bottleneck import DiscreteBottleneck
+from keras_vqem.layers.bottlenecks.commitments import NormCommitment, SquaredCommitment
+from keras_vqem.layers.bottlenecks.draws import Draws
 from keras_vqem.layers.bottlenecks.finite_scalar_bottleneck import (
     FiniteScalarBottleneck,
 )
@@ -9,6 +16,9 @@ from keras_vqem.layers.bottlenecks.gradients import RotationTrick, StraightThrou
 from keras_vqem.layers.bottlenecks.groupings import Projections, SharedSlices, Slices
 from keras_vqem.layers.bottlenecks.gumbel_softmax_bottleneck import (
     GumbelSoftmaxBottleneck,
+)
+from keras_vqem.layers.bottlenecks.learned_prior_vqem_bottleneck import (
+    LearnedPriorVQEMBottleneck,
 )
 from keras_vqem.layers.bottlenecks.learned_projections import LearnedProjections
 from keras_vqem.layers.bottlenecks.lookup_free_bottleneck import LookupFreeBottleneck
@@ -49,6 +59,7 @@ __all__ = [
     "CategoricalPixels",
     "Cosine",
     "DiscreteBottleneck",
+    "Draws",
     "Euclidean",
     "FeedForward",
     "FiniteScalarBottleneck",
@@ -56,16 +67,21 @@ __all__ = [
     "GumbelSoftmaxBottleneck",
     "ImageCompressor",
     "ImageDecompressor",
+    "LearnedPriorVQEMBottleneck",
     "LearnedProjections",
     "LocalAttention",
     "LocalTransformer",
     "LogisticMixture",
     "LookupFreeBottleneck",
+    "MovingAverages",
+    "NormCommitment",
     "OrthogonalCodes",
+    "PaperAverages",
     "PatchCompressor",
     "PatchDecompressor",
     "Projections",
     "RandomProjectionBottleneck",
+    "ReferenceAverages",
     "ReplicaDropout",
     "ResidualBottleneck",
     "RotationTrick",
@@ -75,6 +91,7 @@ __all__ = [
     "SharedSlices",
     "SimVQBottleneck",
     "Slices",
+    "SquaredCommitment",
     "StraightThrough",
     "TiedEmbedding",
     "TransformerDecoder",

@@ -4,8 +4,9 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras import ops
 
-from keras_vqem.layers.cached_attention import padding_bias
+from keras_vqem.layers.cached_attention import causal_bias, padding_bias
 from keras_vqem.layers.transformer_stack import TransformerStack
 
 
@@ -21,11 +22,13 @@ class TransformerEncoder(TransformerStack):
         num_heads: Number of attention heads per block.
         intermediate_dim: Size of the hidden layer of the feed-forward networks.
         dropout: Dropout rate after each attention and feed-forward network.
+        causal: Whether a position attends only to itself and to earlier positions.
         **kwargs: Other arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: Vectors `[B, T, D]` that include a position signal.
-        mask: Booleans `[B, T]`, False for padding.
+        mask: Booleans `[B, T]`, False for padding. A causal encoder does not use it:
+            padding comes last, where no other position attends to it.
         training: Whether to apply dropout.
 
     Returns:
@@ -45,9 +48,11 @@ class TransformerEncoder(TransformerStack):
         num_heads: int,
         intermediate_dim: int,
         dropout: float = 0.0,
+        causal: bool = False,
         **kwargs: Any,
     ):
         super().__init__(num_layers, num_heads, intermediate_dim, dropout, **kwargs)
+        self.causal = causal
 
     def call(
         self,
@@ -55,7 +60,11 @@ class TransformerEncoder(TransformerStack):
         mask: tf.Tensor | None = None,
         training: bool | None = None,
     ) -> tf.Tensor:
-        x, bias = inputs, padding_bias(mask)
+        x = inputs
+        bias = causal_bias(ops.shape(x)[1]) if self.causal else padding_bias(mask)
         for block in self.blocks:
             x = block(x, bias, training=training)
         return self.norm(x)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "causal": self.causal}

@@ -1,5 +1,6 @@
 """Composable Keras models, each with defaults to compile, fit and use."""
 
+from keras_vqem.models.causal_output import CausalOutput
 from keras_vqem.models.ctc_translator import CTCTranslator
 from keras_vqem.models.fertility_nat import FertilityNAT
 from keras_vqem.models.grid_transformer import GridTransformer
@@ -16,6 +17,7 @@ from keras_vqem.models.word_outputs import CTCOutput, PositionwiseOutput
 __all__ = [
     "CTCOutput",
     "CTCTranslator",
+    "CausalOutput",
     "Denoising",
     "FertilityNAT",
     "GridTransformer",

@@ -68,7 +68,8 @@ class CTCTranslator(Translator):
             write all positions. Lower it over the run, from about 0.5. The metrics of
             `fit` are then those of the easier task. 0 turns it off, and saves the
             first pass.
-        **kwargs: `generation_config`, `low_score`, and arguments of `keras.Model`.
+        **kwargs: `generation_config`, `low_score`, `causal_encoder`, and arguments of
+            `keras.Model`.
 
     Call arguments:
         inputs: Dict of int32 ids, padded with 0: `source_ids` `[B, S]`, and for the

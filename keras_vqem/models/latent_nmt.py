@@ -44,7 +44,8 @@ class LatentNMT(LatentTranslation):
         word_output: How words are written. None or a `PositionwiseOutput`, as in the
             paper: codes are made longer again, and each position writes one word. A
             `CTCOutput`: positions are made of the source, codes are added to them, and
-            words are read off by CTC.
+            words are read off by CTC. A `CausalOutput`: as the first, with the causal
+            decoder of the paper.
         attend_source: Whether the compressor also attends to the source.
         hidden_dim: Size of embeddings and hidden states, and of the vectors in the
             codebook.
@@ -74,7 +75,7 @@ class LatentNMT(LatentTranslation):
         styles: Dict from names to codes, for example `{"formal": 10}`: what a
             translation is like if that code comes first. None if no codes have names.
             `recipes/name_codes.py` finds such codes.
-        **kwargs: `generation_config` and `low_score` of
+        **kwargs: `generation_config`, `low_score` and `causal_encoder` of
             `keras_vqem.models.translator.Translator`, and arguments of `keras.Model`.
 
     Call arguments:
@@ -186,7 +187,7 @@ class LatentNMT(LatentTranslation):
             num_heads,
             intermediate_dim,
             dropout,
-            causal=False,
+            causal=self.word_output.causal,
             name="decoder",
             dtype=policy,
         )
@@ -228,10 +229,12 @@ class LatentNMT(LatentTranslation):
 
     # To the codes and back.
 
-    def _write(self, latents, code_mask, memory, memory_mask, training=None):
+    def _write(
+        self, latents, code_mask, memory, memory_mask, training=None, target_ids=None
+    ):
         """Logits [B, P, V] of the words at all positions, and their mask [B, P]."""
         x, mask, memory, memory_mask = self.word_output.decoder_inputs(
-            self, latents, code_mask, memory, memory_mask, training
+            self, latents, code_mask, memory, memory_mask, training, target_ids
         )
         x = x + position_signal(ops.shape(x)[1], self.hidden_dim, dtype=x.dtype)
         x = self.decoder(
@@ -263,10 +266,11 @@ class LatentNMT(LatentTranslation):
         code_logits = self.predictor(
             codes, memory, memory_mask=memory_mask, training=training
         )
-        latents = found["quantized"]
+        latents, gold = found["quantized"], None
         if training:
             latents = latent_training.mix(self, vectors, latents, code_logits)
-        logits, _ = self._write(latents, mask, memory, memory_mask, training)
+            gold = target_ids
+        logits, _ = self._write(latents, mask, memory, memory_mask, training, gold)
         return {
             "logits": logits,
             "code_logits": code_logits,

@@ -34,7 +34,7 @@ class Transformer(Translator):
         num_heads: Number of attention heads.
         intermediate_dim: Size of the hidden layer of feed-forward networks.
         dropout: Dropout rate after embeddings, attention and feed-forward layers.
-        **kwargs: `generation_config` and `low_score` of
+        **kwargs: `generation_config`, `low_score` and `causal_encoder` of
             `keras_vqem.models.translator.Translator`, and arguments of `keras.Model`.
 
     Call arguments:

@@ -58,6 +58,9 @@ class Translator(TaskModel):
         low_score: Score of `generate` below which a translation is probably wrong,
             measured with `generation_config` on text like the training data. None if
             it was not measured.
+        causal_encoder: Whether a position of the source sees only itself and earlier
+            ones. The paper writes so of its source encoder; its authors' code lets all
+            positions see each other.
         **kwargs: Arguments of `keras.Model`.
     """
 
@@ -71,6 +74,7 @@ class Translator(TaskModel):
         dropout: float,
         generation_config: dict[str, Any] | None = None,
         low_score: float | None = None,
+        causal_encoder: bool = False,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -94,6 +98,7 @@ class Translator(TaskModel):
             num_heads,
             intermediate_dim,
             dropout,
+            causal=causal_encoder,
             name="encoder",
             dtype=self.dtype_policy,
         )
@@ -441,6 +446,7 @@ class Translator(TaskModel):
             "dropout": self.dropout,
             "generation_config": self.generation_config,
             "low_score": self.low_score,
+            "causal_encoder": self.encoder.causal,
         }
 
     @classmethod

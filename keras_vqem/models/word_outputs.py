@@ -34,6 +34,8 @@ class PositionwiseOutput:
 
     # Layers that `Translator.warm_start` copies if the teacher has them too.
     shared_layers: tuple[str, ...] = ()
+    # Whether positions of the decoder attend to earlier ones only.
+    causal = False
 
     def attach(self, model: "LatentNMT") -> list[keras.layers.Layer]:
         """Creates the layers of the output in a model, and returns them."""
@@ -53,6 +55,7 @@ class PositionwiseOutput:
         memory: tf.Tensor,
         memory_mask: tf.Tensor,
         training: bool | None = None,
+        target_ids: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Makes the decoder's positions, and the memory that it attends to.
 
@@ -63,6 +66,7 @@ class PositionwiseOutput:
             memory: Source states `[B, S, D]`.
             memory_mask: Booleans `[B, S]`, False for padding.
             training: Whether dropout is applied.
+            target_ids: int32 `[B, T]`, true words, given in training only.
 
         Returns:
             A tuple of vectors `[B, P, D]`, their mask `[B, P]`, the memory, and its
@@ -162,6 +166,7 @@ class CTCOutput(PositionwiseOutput):
         memory: tf.Tensor,
         memory_mask: tf.Tensor,
         training: bool | None = None,
+        target_ids: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         x, mask = ctc_words.positions(memory, memory_mask, model.upsampler)
         codes = model.code_dense(latents)

@@ -98,6 +98,37 @@ class Penalized(Holder):
         return loss + pieces[0]
 
 
+@keras.saving.register_keras_serializable(package="keras_vqem_tests")
+class Averaged(Holder):
+    """Holds moving averages. The batch comes first, as in all arguments."""
+
+    def call(self, vectors, counts, new, sums):
+        arguments = (ops.cast(x, "float32") for x in (vectors, counts, new, sums))
+        return self.part.update(*arguments)
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem_tests")
+class Committed(Holder):
+    """Holds a commitment."""
+
+    def call(self, inputs, quantized):
+        inputs, quantized = (ops.cast(x, "float32") for x in (inputs, quantized))
+        return self.part.weight * self.part.errors(inputs, quantized)
+
+
+@keras.saving.register_keras_serializable(package="keras_vqem_tests")
+class Drawn(Holder):
+    """Holds draws, and gives what the decoder gets a vector to weigh it by."""
+
+    def call(self, inputs, codes, samples):
+        sent = self.part.for_decoder(codes, samples)
+        sent = ops.mean(ops.cast(sent, self.compute_dtype), axis=-1, keepdims=True)
+        return {
+            "sent": sent * inputs,
+            "labels": self.part.for_predictor(codes, samples),
+        }
+
+
 class Case(NamedTuple):
     """A layer of the table.
 
@@ -173,6 +204,25 @@ def pieces(rng):
     return {"inputs": vectors(rng, 6, DIM)}
 
 
+def drawn(rng):
+    return {
+        **pieces(rng),
+        "codes": rng.integers(9, size=6).astype("int32"),
+        "samples": rng.integers(9, size=(6, 4)).astype("int32"),
+    }
+
+
+def statistics(rng):
+    counts = {
+        key: 5 * rng.random((2, 6)).astype("float32") for key in ("counts", "new")
+    }
+    return {
+        "vectors": vectors(rng, 2, 6, DIM),
+        **counts,
+        "sums": vectors(rng, 2, 6, DIM),
+    }
+
+
 # name -> the case. Names begin with that of the public symbol.
 CASES = {
     "AssignmentEntropy": Case(
@@ -191,6 +241,12 @@ CASES = {
         float32=True,
     ),
     "Cosine": Case(lambda **k: Compared(layers.Cosine(), **k), sequences, float32=True),
+    "Draws": Case(
+        lambda **k: Drawn(layers.Draws(4, decoder="mode", labels="mode"), **k), drawn
+    ),
+    "Draws of which the decoder gets one": Case(
+        lambda **k: Drawn(layers.Draws(4, decoder="draw"), **k), drawn
+    ),
     "Euclidean": Case(
         lambda **k: Compared(layers.Euclidean(), **k), sequences, float32=True
     ),
@@ -229,8 +285,17 @@ CASES = {
         pixels(20, levels=16),
         float32=True,
     ),
+    "MovingAverages": Case(
+        lambda **k: Averaged(layers.MovingAverages(0.7), **k), statistics, float32=True
+    ),
+    "NormCommitment": Case(
+        lambda **k: Committed(layers.NormCommitment(0.3), **k), codes_of, float32=True
+    ),
     "OrthogonalCodes": Case(
         lambda **k: Penalized(layers.OrthogonalCodes(0.3), **k), pieces, float32=True
+    ),
+    "PaperAverages": Case(
+        lambda **k: Averaged(layers.PaperAverages(0.7), **k), statistics, float32=True
     ),
     "PatchCompressor": Case(
         lambda **k: layers.PatchCompressor(
@@ -255,6 +320,11 @@ CASES = {
         rows,
         float32=True,
     ),
+    "ReferenceAverages": Case(
+        lambda **k: Averaged(layers.ReferenceAverages(0.7, epsilon=0.1), **k),
+        statistics,
+        float32=True,
+    ),
     "ReplicaDropout": Case(
         lambda **k: layers.ReplicaDropout(0.5, seed=1, **k), sequences
     ),
@@ -275,6 +345,11 @@ CASES = {
         lambda **k: Grouped(layers.SharedSlices(3), **k), rows, float32=True
     ),
     "Slices": Case(lambda **k: Grouped(layers.Slices(3), **k), rows, float32=True),
+    "SquaredCommitment": Case(
+        lambda **k: Committed(layers.SquaredCommitment(0.3), **k),
+        codes_of,
+        float32=True,
+    ),
     "StraightThrough": Case(
         lambda **k: Estimated(layers.StraightThrough(), **k), codes_of, float32=True
     ),
@@ -292,6 +367,12 @@ CASES = {
             1, num_heads=2, intermediate_dim=12, dropout=0.5, causal=False, **k
         ),
         remembering,
+    ),
+    "TransformerEncoder that is causal": Case(
+        lambda **k: layers.TransformerEncoder(
+            1, num_heads=2, intermediate_dim=12, dropout=0.5, causal=True, **k
+        ),
+        masked,
     ),
     "TransformerEncoder": Case(
         lambda **k: layers.TransformerEncoder(

@@ -141,6 +141,11 @@ def latent_nmt(**settings):
     )
 
 
+def as_the_paper_writes(**settings):
+    output = models.CausalOutput(gold_steps=5)
+    return latent_nmt(**{"word_output": output, "causal_encoder": True, **settings})
+
+
 def image_vqvae(**settings):
     return models.ImageVQVAE(
         layers.PatchCompressor(8, channels=4, num_blocks=1),
@@ -221,6 +226,15 @@ CASES = {
         translating,
         without_noise={"dropout": 0.0, "bypass_steps": 0, "predicted_share": 0.0},
     ),
+    "LatentNMT as the paper writes": Case(
+        as_the_paper_writes,
+        pairs,
+        translating,
+        without_noise={
+            **{"dropout": 0.0, "bypass_steps": 0, "predicted_share": 0.0},
+            "word_output": models.CausalOutput(),
+        },
+    ),
     # A part of LatentNMT, which trains and exports it.
     "LatentPredictor": Case(latent_predictor, codes_and_memory),
     # Without noise the second pass reads what the first wrote.
@@ -243,3 +257,5 @@ CASES = {
 }
 TASKS = [name for name in CASES if name != "LatentPredictor"]
 EXACT = [name for name, case in CASES.items() if case.without_noise is not None]
+# In the quick tests. The rest are variants.
+KINDS = [name for name in CASES if name != "LatentNMT as the paper writes"]

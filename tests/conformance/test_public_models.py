@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from keras_vqem import models
 from tests.conformance import checks
-from tests.conformance.model_cases import CASES, EXACT, TASKS
+from tests.conformance.model_cases import CASES, EXACT, KINDS, TASKS
 
-every_model = pytest.mark.parametrize("name", CASES)
+every_model = pytest.mark.parametrize("name", checks.slow_but(KINDS, CASES))
 
 
 def make_model(case, **settings):
@@ -90,7 +90,7 @@ def test_keras_round_trip(name, rng, tmp_path):
     checks.assert_same(loaded(**arguments), model(**arguments))
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", checks.slow_but(KINDS, TASKS))
 def test_preset_round_trip(name, rng, tmp_path):
     arguments = CASES[name].arguments(rng)
     model = make_lively_model(name, arguments)
@@ -186,7 +186,7 @@ def test_two_replicas_train_as_one(name, strategy):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", checks.slow_but(KINDS, EXACT))
 def test_parts_of_a_batch_train_as_the_whole(name, strategy):
     parts = train_without_noise(name, accumulation_steps=3)
     checks.assert_trained_alike(train_without_noise(name), parts)
@@ -194,7 +194,7 @@ def test_parts_of_a_batch_train_as_the_whole(name, strategy):
     checks.assert_trained_alike(train_without_noise(name, rows=8), both)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", checks.slow_but(KINDS, TASKS))
 def test_counts_are_the_sums_of_weights(name, rng):
     inputs = CASES[name].arguments(rng)["inputs"]
     model = make_model(name)
@@ -206,7 +206,7 @@ def test_counts_are_the_sums_of_weights(name, rng):
     assert added > 0
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", checks.slow_but(KINDS, TASKS))
 def test_weights_of_examples_are_refused_with_a_remedy(name, rng):
     inputs = CASES[name].arguments(rng)["inputs"]
     model = make_model(name)
@@ -229,7 +229,7 @@ def test_weights_of_examples_are_refused_with_a_remedy(name, rng):
         assert "repeat them" in str(error.value), way
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", checks.slow_but(KINDS, TASKS))
 def test_a_loss_of_the_user_is_refused(name):
     with pytest.raises(ValueError, match="its own loss"):
         CASES[name].make().compile(loss="mse")

@@ -15,6 +15,8 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from keras_vqem import layers
+from keras_vqem.models.loading import load_translator
 from keras_vqem.training import Interrupted, list_checkpoints
 
 FOLDER = pathlib.Path(__file__).parents[2] / "recipes"
@@ -349,3 +351,55 @@ def test_bottlenecks_of_the_recipe(recipe):
     temperature = made("--bottleneck", "gumbel", steps=50).temperature.serialize()
     assert temperature["config"]["decay_steps"] == 50
     assert made("--bottleneck", "semhash", "--num-codes", "64").num_bits == 6
+
+
+def test_variants_of_the_recipe(recipe, capsys):
+    train, variants = recipe("train_latent_nmt"), recipe("variants")
+
+    def parsed(*options):
+        return train.parse(["--data", "x", "--run", "y", *options])
+
+    def made(*names):
+        return train.make_bottleneck(parsed("--variants", *names), 100)
+
+    layer = made("paper-averages", "norm-commitment", "mode", "hard-labels")
+    assert type(layer.averages) is layers.PaperAverages and layer.decay == 0.99
+    assert type(layer.commitment_loss) is layers.NormCommitment
+    assert (layer.draws.decoder, layer.draws.labels) == ("mode", "mode")
+    assert layer.num_samples == 10 and layer.commitment_weight == 0.25
+    layer = made("reference-averages", "one-draw", "learned-prior")
+    assert type(layer) is layers.LearnedPriorVQEMBottleneck
+    assert type(layer.averages) is layers.ReferenceAverages
+    assert (layer.draws.decoder, layer.draws.labels) == ("draw", "draws")
+    plain = train.make_bottleneck(parsed(), 100)
+    assert type(plain) is layers.VQEMBottleneck and plain.get_config()["decay"] == 0.99
+
+    assert variants.word_output(None, 900) is None
+    assert variants.word_output(["causal-decoder"], 900).gold_steps == 0
+    assert variants.word_output(["gold-targets"], 900).gold_steps == 300
+    assert variants.word_output(["gold-targets"], 900_000).gold_steps == 50_000
+
+    for options, words in (
+        (["mode", "one-draw"], "choose one of them"),
+        (["mode", "--num-samples", "0"], "is hard EM"),
+        (["paper-averages", "--bottleneck", "vq"], "not of vq"),
+        (["gold-targets", "--word-output", "ctc"], "not of ctc"),
+        (["oracle"], "invalid choice"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            train.main(["--data", "x", "--run", "y", "--variants", *options])
+        assert stopped.value.code == 2 and words in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_run_as_the_paper_writes(tiny, recipe, tmp_path):
+    names = ["paper-averages", "norm-commitment", "hard-labels", "learned-prior"]
+    names += ["causal-encoder", "gold-targets"]
+    arguments = ["--data", str(tiny.data.folder), *SMALL, *CODES, "--epochs", "1"]
+    recipe("train_latent_nmt").main(
+        [*arguments, "--run", str(tmp_path / "run"), "--variants", *names]
+    )
+    model = load_translator(tmp_path / "run")
+    assert model.encoder.causal and model.decoder.causal
+    assert model.word_output.gold_steps >= 1 and model.bottleneck.num_labels == 1
+    assert np.isfinite(metrics(tmp_path / "run")[0]["loss"])

@@ -7,28 +7,19 @@ import tensorflow as tf
 from keras import ops
 
 from keras_vqem import micro_batches, replicas
-from keras_vqem.layers.bottlenecks import segments, starts
+from keras_vqem.layers.bottlenecks import averages, segments, starts
 from keras_vqem.layers.bottlenecks.similarities import Euclidean
 from keras_vqem.layers.bottlenecks.starts import SMALLEST_COUNT
-
-# A code whose share of a batch is at most this has no vectors in it. Draws give shares
-# of at least 1 / m, but a posterior may underflow.
-SMALLEST_SHARE = 1e-20
 
 
 class EMACodebook(keras.layers.Layer):
     """Codebooks of vectors that are learned by moving averages.
 
     The M step of EM over a stream of batches keeps two moving averages per code: the
-    number of vectors assigned to it, `c`, and their sum, `s`.
-
-        c <- decay c + (1 - decay) n        n: the count of this batch
-        s <- decay s + (1 - decay) x        x: the sum of the vectors of this batch
-        e <- s / c
-
-    The layer stores `counts` = c and `vectors` = e. Because s is their product,
+    number of vectors assigned to it, `c`, and their sum, `s`; see `MovingAverages`. The
+    layer stores `counts` = c and `vectors` = s / c. Because s is their product,
     codebook and averages cannot disagree, neither at step 0 nor after a dead code was
-    replaced. A code without vectors in a batch keeps its vector to the bit.
+    replaced.
 
     A count of 0 marks a code that has no vector yet and waits for data. `seed` gives it
     a vector of the current batch; the vectors chosen are spread evenly over the batch,
@@ -45,7 +36,7 @@ class EMACodebook(keras.layers.Layer):
     Args:
         num_codes: Number of codes per codebook, `K`.
         num_codebooks: Number of codebooks, `C`.
-        decay: Decay of the moving averages.
+        decay: Decay of the moving averages, or a `MovingAverages`.
         initializer: `"data"` to start from vectors of the first batches, `"kmeans"` to
             start from k-means of the first one, or a Keras initializer.
         dead_code_threshold: Fraction of the average count below which a code is dead.
@@ -59,7 +50,7 @@ class EMACodebook(keras.layers.Layer):
         self,
         num_codes: int,
         num_codebooks: int,
-        decay: float,
+        decay: float | averages.MovingAverages,
         initializer: keras.initializers.Initializer | str,
         dead_code_threshold: float,
         seed: int | None,
@@ -69,7 +60,7 @@ class EMACodebook(keras.layers.Layer):
         super().__init__(**kwargs)
         self.num_codes = num_codes
         self.num_codebooks = num_codebooks
-        self.decay = decay
+        self.averages = averages.get(decay)
         self.initializer = initializer
         self.dead_code_threshold = dead_code_threshold
         self.similarity = similarity or Euclidean()
@@ -97,7 +88,10 @@ class EMACodebook(keras.layers.Layer):
         self.vectors = add_state(
             "vectors", (*shape, dim), "zeros" if waiting else initialize
         )
-        self.counts = add_state("counts", shape, "zeros" if waiting else "ones")
+        first_count = 0.0 if waiting else self.averages.first_count
+        self.counts = add_state(
+            "counts", shape, keras.initializers.Constant(first_count)
+        )
         self.built = True
 
     def read(self) -> tuple[tf.Tensor, tf.Tensor]:
@@ -170,13 +164,9 @@ class EMACodebook(keras.layers.Layer):
         if statistics is None:
             return
         new, sums = replicas.sum_over_replicas(statistics)
-        old = self.decay * counts
-        total = ops.maximum(old + (1.0 - self.decay) * new, SMALLEST_COUNT)
-        used = new > SMALLEST_SHARE
-        keep = ops.where(used, old / total, 1.0)[..., None]
-        learn = ops.where(used, (1.0 - self.decay) / total, 0.0)[..., None]
-        self.vectors.assign(keep * vectors + learn * sums)
-        self.counts.assign(ops.where(counts > 0, total, 0.0))
+        vectors, counts = self.averages.update(vectors, counts, new, sums)
+        self.vectors.assign(vectors)
+        self.counts.assign(counts)
 
     def adopt(self, vectors: tf.Tensor, counts: tf.Tensor) -> None:
         """Takes over centres that k-means found outside of training.

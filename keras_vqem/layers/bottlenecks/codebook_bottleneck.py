@@ -11,6 +11,7 @@ from keras_vqem import replicas
 from keras_vqem.checks import whole_number
 from keras_vqem.layers.bottlenecks import (
     adaptation,
+    commitments,
     gradients,
     groupings,
     notices,
@@ -25,6 +26,7 @@ from keras_vqem.layers.bottlenecks.bottleneck import (
     kept_only,
     metric_name,
 )
+from keras_vqem.layers.bottlenecks.draws import Draws
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 
 
@@ -39,15 +41,15 @@ class CodebookBottleneck(DiscreteBottleneck):
 
     Args:
         num_codes: Number of codes, `K`. At least 2.
-        commitment_weight: Weight of the commitment loss.
+        commitment_weight: Weight of the commitment loss, or a commitment.
         groups: Number of codes per vector, or a grouping; see `VQEMBottleneck`.
         similarity: `"euclidean"`, `"cosine"`, or a similarity.
         gradient: `"straight_through"`, `"rotation"`, or a gradient estimator.
         **kwargs: Other arguments of `keras.layers.Layer`.
     """
 
-    # Set by subclasses whose E step draws from the posterior, or is exact.
-    num_samples = None
+    # Set by subclasses whose E step draws from the posterior, or is "exact".
+    draws = None
     # Set by subclasses whose codebook learns by gradient.
     penalties = ()
     temperature = Scheduled(1.0, "temperature", above=0.0)
@@ -55,19 +57,14 @@ class CodebookBottleneck(DiscreteBottleneck):
     def __init__(
         self,
         num_codes: int,
-        commitment_weight: float = 0.25,
+        commitment_weight: float | commitments.SquaredCommitment = 0.25,
         groups: int | groupings.Whole | None = None,
         similarity: str | similarities.Euclidean = "euclidean",
         gradient: str | gradients.StraightThrough = "straight_through",
         **kwargs: Any,
     ):
         super().__init__(num_codes, groups=groups, **kwargs)
-        if commitment_weight < 0:
-            raise ValueError(
-                f"`commitment_weight` must not be negative, received "
-                f"{commitment_weight!r}. Use 0 for no commitment loss."
-            )
-        self.commitment_weight = commitment_weight
+        self.commitment_loss = commitments.get(commitment_weight)
         self.similarity = strategies.get(
             "similarity", similarity, similarities.Euclidean, similarities.NAMES
         )
@@ -78,6 +75,21 @@ class CodebookBottleneck(DiscreteBottleneck):
             name=metric_name(self, "commitment"), dtype="float32"
         )
 
+    @property
+    def num_samples(self) -> int | str | None:
+        """Number of draws per vector in training; `"exact"`, or None for hard codes."""
+        return self.draws.num_samples if isinstance(self.draws, Draws) else self.draws
+
+    @property
+    def num_labels(self) -> int:
+        """Number of codes per vector in `samples`."""
+        return self.draws.num_labels if isinstance(self.draws, Draws) else 1
+
+    @property
+    def commitment_weight(self) -> float:
+        """Weight of the commitment loss."""
+        return self.commitment_loss.weight
+
     def _begin_step(self, pieces, keep, per_replica, learning):
         """Returns the codebooks [C, K, d] of this step, and their counts [C, K].
 
@@ -85,11 +97,13 @@ class CodebookBottleneck(DiscreteBottleneck):
         """
         return self._read_codebook()
 
+    def _log_weights(self, counts):
+        """Returns the log weights [C, K] of the mixture, or None if they are equal."""
+
     def _loss(self, pieces, quantized, keep, total):
         """Returns the loss of this replica; `total` pieces are kept on all of them."""
-        return self.commitment_weight * self._distance(
-            pieces, ops.stop_gradient(quantized), keep, total
-        )
+        errors = self.commitment_loss.errors(pieces, ops.stop_gradient(quantized))
+        return self.commitment_weight * self._mean_over_rows(errors, keep, total)
 
     def _end_step(self, vectors, counts, pieces, samples, batch_counts, sums=None):
         """Learns from pieces [C, M, d] and their codes [C, M, m], -1 where masked.
@@ -122,17 +136,19 @@ class CodebookBottleneck(DiscreteBottleneck):
         per_replica = replicas.gather_scalars(ops.sum(keep[0]))
         vectors, counts = self._begin_step(still, keep, per_replica, learning)
         table = self.similarity.prepare(vectors)
-        num_samples = self.num_samples if training else None
-        if num_samples == "exact":
+        draws = self.draws if training else None
+        if draws == "exact":
             codes, quantized, batch_counts, sums = self._e_step(
                 posterior.expect, still, table, counts, prior_logits, keep=keep
             )
-            samples = codes[..., None]
+            samples = labels = codes[..., None]
         else:
             codes, samples = self._assign(
-                still, table, counts, num_samples, prior_logits
+                still, table, counts, self.num_samples if draws else None, prior_logits
             )
-            quantized = self._look_up(table, samples)
+            labels = draws.for_predictor(codes, samples) if draws else samples
+            sent = draws.for_decoder(codes, samples) if draws else samples
+            quantized = self._look_up(table, sent)
         total = self.groups.num_codebooks * ops.sum(per_replica)
         loss = self._loss(pieces, quantized, keep, total)
         for penalty in self.penalties:
@@ -140,16 +156,16 @@ class CodebookBottleneck(DiscreteBottleneck):
         self.add_loss(loss)
         # If `training` is None, as in an exported graph, no state changes.
         if training is not None:
-            if num_samples != "exact":
+            if draws != "exact":
                 kept = kept_only(samples, keep)
                 batch_counts = self._count(kept)
             self._update_metrics(batch_counts, nonfinite)
             # The same nodes as in the loss: a graph computes them once.
-            errors = self._errors(pieces, ops.stop_gradient(quantized))
+            errors = self.commitment_loss.errors(pieces, ops.stop_gradient(quantized))
             # Flat, because a Keras mean weighs rows, whatever is in them.
             errors, weights = (ops.reshape(x, (-1,)) for x in (errors, keep))
             self.commitment.update_state(errors, sample_weight=weights)
-        if learning and num_samples == "exact":
+        if learning and draws == "exact":
             self._end_step(vectors, counts, still, None, batch_counts, sums=sums)
         elif learning:
             self._end_step(vectors, counts, still, kept, batch_counts)
@@ -159,7 +175,7 @@ class CodebookBottleneck(DiscreteBottleneck):
         return {
             "quantized": self._like(quantized, inputs, self._dim),
             "codes": self._codes_like(codes, inputs),
-            "samples": self._codes_like(self._full(samples), inputs, self._draws),
+            "samples": self._codes_like(self._full(labels), inputs, self.num_labels),
         }
 
     def _pieces(self, rows):
@@ -176,16 +192,12 @@ class CodebookBottleneck(DiscreteBottleneck):
             )
         return self.groups.merge(self.gradient.apply(pieces, quantized))
 
-    @property
-    def _draws(self):
-        return self.num_samples if isinstance(self.num_samples, int) else 1
-
-    def _full(self, samples):
+    def _full(self, labels):
         # Outside training, a piece has a single code. Repeated, it has the same shape
         # as in training.
-        if samples.shape[-1] == self._draws:
-            return samples
-        return ops.repeat(samples, self._draws, axis=-1)
+        if labels.shape[-1] == self.num_labels:
+            return labels
+        return ops.repeat(labels, self.num_labels, axis=-1)
 
     def _prior_rows(self, prior_logits, inputs):
         """Returns the logits of a prior as [N * G, K], in the order of the inputs."""
@@ -216,6 +228,9 @@ class CodebookBottleneck(DiscreteBottleneck):
             places = ops.arange(ops.shape(prior_rows)[0], dtype="int32")
             places = ops.reshape(places, (-1, *self.groups.code_shape))
             optional["places"] = self.groups.split_codes(places)
+        log_weights = self._log_weights(counts)
+        if log_weights is not None:
+            optional["log_weights"] = log_weights
 
         temperature = self.temperature.value()
 
@@ -242,13 +257,6 @@ class CodebookBottleneck(DiscreteBottleneck):
     def _look_up(self, vectors, samples):
         """Returns the mean vector [C, M, d] of the codes in `samples` [C, M, m]."""
         return segments.per_codebook(segments.mean_of_rows, vectors, samples)
-
-    def _distance(self, pieces, others, keep, total):
-        """Returns the mean squared difference over kept pieces and their d numbers."""
-        return self._mean_over_rows(self._errors(pieces, others), keep, total)
-
-    def _errors(self, pieces, others):
-        return ops.mean(ops.square(pieces - others), axis=-1)
 
     def encode(
         self, inputs: ArrayLike, prior_logits: ArrayLike | None = None
@@ -369,7 +377,7 @@ class CodebookBottleneck(DiscreteBottleneck):
             **super().get_config(),
             "num_codes": self.num_codes,
             "groups": groupings.serialize(self.groups),
-            "commitment_weight": self.commitment_weight,
+            "commitment_weight": commitments.serialize(self.commitment_loss),
             "similarity": strategies.serialize(self.similarity, similarities.NAMES),
             "gradient": strategies.serialize(self.gradient, gradients.NAMES),
         }

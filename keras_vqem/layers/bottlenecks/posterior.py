@@ -5,7 +5,8 @@ The posterior is that of a mixture of Gaussians with equal weights and variance 
     p(j | x) ~ exp(-|x - e_j|^2 / T) = exp((2 x . e_j - |e_j|^2) / T) * const(x),
 
 so one matrix product gives all logits. If there is a prior over codes instead of equal
-weights, its logits are added to these. It all runs over chunks of rows. Apart from
+weights, its logits are added to these; one that is the same for all rows is a bias of
+the product. It all runs over chunks of rows. Apart from
 inputs, outputs, noise and the codebook, no tensor in memory has more than
 `LOGITS_PER_CHUNK` numbers, for any N and K. Only `probabilities` returns as many as its
 result has. The two terms of the logits can cancel in float32: centre vectors whose mean
@@ -36,6 +37,7 @@ def assign(
     usable: tf.Tensor,
     uniforms: tf.Tensor | None = None,
     places: tf.Tensor | None = None,
+    log_weights: tf.Tensor | None = None,
     *,
     prior: tf.Tensor | None = None,
     temperature: float | tf.Tensor = 1.0,
@@ -50,6 +52,7 @@ def assign(
         usable: Booleans `[K]`, False for codes that must not be chosen.
         uniforms: Uniform noise `[M, m, 2]` for `m` draws per row. None for no draws.
         places: Index in `prior` for each row, int32 `[M]`. None for equal weights.
+        log_weights: Logits `[K]` of a prior for all rows. None for equal weights.
         prior: Logits of a prior, `[R, K]`; see `rows_at`.
         temperature: Temperature of the posterior, `T` above.
 
@@ -67,6 +70,8 @@ def assign(
     padding = [0, 0]
     # A sum of squares by einsum, since squares alone would be a copy of the codebook.
     bias = (-0.5 * scale) * ops.einsum("kd,kd->k", codebook, codebook)
+    if log_weights is not None:
+        bias = bias + prior_scale * log_weights
     bias = ops.where(usable, bias, NEVER)
     if uniforms is not None:
         rows = rows * scale
@@ -105,6 +110,7 @@ def softmax_rows(
     usable: tf.Tensor,
     prior: tf.Tensor | None = None,
     temperature: float | tf.Tensor = 1.0,
+    log_weights: tf.Tensor | None = None,
 ) -> Callable:
     """Returns a function of a chunk that computes the posterior of its rows.
 
@@ -113,6 +119,7 @@ def softmax_rows(
         usable: Booleans `[K]`, False for codes that must not be chosen.
         prior: Logits of a prior, `[R, K]`; see `rows_at`.
         temperature: Temperature of the posterior, `T` above.
+        log_weights: Logits `[K]` of a prior for all rows. None for equal weights.
 
     Returns:
         A function of a dict with `rows` `[n, d]`, and `places` `[n]` if there is a
@@ -120,6 +127,8 @@ def softmax_rows(
     """
     scale = 2.0 / temperature
     bias = (-0.5 * scale) * ops.einsum("kd,kd->k", codebook, codebook)
+    if log_weights is not None:
+        bias = bias + log_weights
     bias = ops.where(usable, bias, NEVER)
     table = ops.transpose(codebook)
 
@@ -138,6 +147,7 @@ def probabilities(
     codebook: tf.Tensor,
     usable: tf.Tensor,
     places: tf.Tensor | None = None,
+    log_weights: tf.Tensor | None = None,
     *,
     prior: tf.Tensor | None = None,
     temperature: float | tf.Tensor = 1.0,
@@ -149,13 +159,14 @@ def probabilities(
         codebook: Vectors of the codes, float32 `[K, d]`.
         usable: Booleans `[K]`, False for codes that must not be chosen.
         places: Index in `prior` for each row, int32 `[M]`. None for equal weights.
+        log_weights: Logits `[K]` of a prior for all rows. None for equal weights.
         prior: Logits of a prior, `[R, K]`; see `rows_at`.
         temperature: Temperature of the posterior, `T` above.
 
     Returns:
         Probabilities, float32 `[M, K]`.
     """
-    softmax = softmax_rows(codebook, usable, prior, temperature)
+    softmax = softmax_rows(codebook, usable, prior, temperature, log_weights)
     return chunks.apply(
         lambda chunk: softmax(chunk)[1],
         _given(rows=rows, places=places),
@@ -170,6 +181,7 @@ def expect(
     usable: tf.Tensor,
     keep: tf.Tensor,
     places: tf.Tensor | None = None,
+    log_weights: tf.Tensor | None = None,
     *,
     prior: tf.Tensor | None = None,
     temperature: float | tf.Tensor = 1.0,
@@ -182,6 +194,7 @@ def expect(
         usable: Booleans `[K]`, False for codes that must not be chosen.
         keep: Weights of the rows in the sums, float32 `[M]`.
         places: Index in `prior` for each row, int32 `[M]`. None for equal weights.
+        log_weights: Logits `[K]` of a prior for all rows. None for equal weights.
         prior: Logits of a prior, `[R, K]`; see `rows_at`.
         temperature: Temperature of the posterior, `T` above.
 
@@ -193,7 +206,7 @@ def expect(
         - `counts`: Sum over rows of the probability of each code, `[K]`.
         - `sums`: Sum of rows, weighted by the probability of each code, `[K, d]`.
     """
-    softmax = softmax_rows(codebook, usable, prior, temperature)
+    softmax = softmax_rows(codebook, usable, prior, temperature, log_weights)
 
     def expect_chunk(chunk):
         logits, p = softmax(chunk)

@@ -367,7 +367,7 @@ def _patterns(bottleneck, num_quantizers, shared):
             f"shared={shared}. Pass a single layer instead."
         )
     first, *rest = layers
-    for name in ("num_codes", "num_samples"):
+    for name in ("num_codes", "num_samples", "num_labels"):
         values = [getattr(layer, name) for layer in layers]
         if len(set(values)) > 1:
             raise ValueError(

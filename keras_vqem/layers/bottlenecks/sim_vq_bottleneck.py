@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from keras_vqem.layers.bottlenecks.commitments import SquaredCommitment
 from keras_vqem.layers.bottlenecks.groupings import Whole
 from keras_vqem.layers.bottlenecks.vq_bottleneck import VQBottleneck
 
@@ -24,7 +25,8 @@ class SimVQBottleneck(VQBottleneck):
 
     Args:
         num_codes: Number of codes, `K`. At least 2.
-        commitment_weight: Weight of the commitment term of the loss.
+        commitment_weight: Weight of the commitment term of the loss, or a commitment;
+            see `VQBottleneck`.
         groups: Number of codes per vector, or a grouping; see `VQEMBottleneck`. Each
             codebook has its own basis and its own map.
         seed: Integer seed of the basis. None draws one at random.
@@ -58,7 +60,7 @@ class SimVQBottleneck(VQBottleneck):
     def __init__(
         self,
         num_codes: int,
-        commitment_weight: float = 0.25,
+        commitment_weight: float | SquaredCommitment = 0.25,
         groups: int | Whole | None = None,
         seed: int | None = None,
         **kwargs: Any,

@@ -9,6 +9,7 @@ from keras import ops
 from keras_vqem.layers.bottlenecks import penalties as penalty_objects
 from keras_vqem.layers.bottlenecks import starts
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
+from keras_vqem.layers.bottlenecks.commitments import SquaredCommitment
 from keras_vqem.layers.bottlenecks.gradients import StraightThrough
 from keras_vqem.layers.bottlenecks.groupings import Whole
 from keras_vqem.layers.bottlenecks.similarities import Euclidean
@@ -31,7 +32,8 @@ class VQBottleneck(CodebookBottleneck):
 
     Args:
         num_codes: Number of codes, `K`. At least 2.
-        commitment_weight: Weight of the second term of the loss; beta in the paper.
+        commitment_weight: Weight of the second term of the loss; beta in the paper. Or
+            a commitment of another form, such as `keras_vqem.layers.NormCommitment`.
         groups: Number of codes per vector, or a grouping; see `VQEMBottleneck`.
         initializer: Keras initializer of the codebook. None stands for the uniform
             distribution between `-1 / K` and `1 / K` of the original VQ-VAE. `"data"`
@@ -77,7 +79,7 @@ class VQBottleneck(CodebookBottleneck):
     def __init__(
         self,
         num_codes: int,
-        commitment_weight: float = 0.25,
+        commitment_weight: float | SquaredCommitment = 0.25,
         groups: int | Whole | None = None,
         initializer: keras.initializers.Initializer | str | None = None,
         similarity: str | Euclidean = "euclidean",
@@ -170,7 +172,8 @@ class VQBottleneck(CodebookBottleneck):
             self.placed.assign(ops.cast(counts > 0, "float32"))
 
     def _loss(self, pieces, quantized, keep, total):
-        to_codebook = self._distance(ops.stop_gradient(pieces), quantized, keep, total)
+        errors = ops.mean(ops.square(ops.stop_gradient(pieces) - quantized), axis=-1)
+        to_codebook = self._mean_over_rows(errors, keep, total)
         return to_codebook + super()._loss(pieces, quantized, keep, total)
 
     def get_config(self) -> dict[str, Any]:

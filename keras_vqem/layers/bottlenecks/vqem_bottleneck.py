@@ -5,10 +5,11 @@ from typing import Any
 import keras
 from keras.optimizers.schedules import LearningRateSchedule
 
-from keras_vqem.checks import whole_number
-from keras_vqem.layers.bottlenecks import starts
+from keras_vqem.layers.bottlenecks import averages, starts
+from keras_vqem.layers.bottlenecks import draws as drawing
 from keras_vqem.layers.bottlenecks.codebook import EMACodebook
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
+from keras_vqem.layers.bottlenecks.commitments import SquaredCommitment
 from keras_vqem.layers.bottlenecks.gradients import StraightThrough
 from keras_vqem.layers.bottlenecks.groupings import Whole
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
@@ -72,7 +73,9 @@ class VQEMBottleneck(CodebookBottleneck):
         num_codes: Number of codes, `K`. At least 2.
         num_samples: Number of draws per vector, `m`, for Monte-Carlo soft EM. None for
             hard EM. `"exact"` for soft EM without draws, which is the limit of many
-            draws: `quantized` is then the posterior mean in training.
+            draws: `quantized` is then the posterior mean in training. Or
+            `keras_vqem.layers.Draws`, which says what of the draws the decoder and a
+            latent predictor get; by default, their mean and all of them.
         temperature: Number that divides squared distances in the posterior of soft EM,
             or a `keras.optimizers.schedules` schedule over training steps. Distances
             grow with the size and scale of the vectors: if the `samples` of a vector
@@ -88,8 +91,12 @@ class VQEMBottleneck(CodebookBottleneck):
             smaller vectors.
         decay: Decay of the moving averages, at least 0 and below 1. With 0, each step
             forgets all previous steps; with hard EM it is then one step of Lloyd's
-            k-means.
-        commitment_weight: Weight of the commitment loss; beta in the paper.
+            k-means. Or averages of another form: `keras_vqem.layers.PaperAverages` for
+            equation 4 of the paper to the letter, and
+            `keras_vqem.layers.ReferenceAverages` for the start of the authors' code.
+        commitment_weight: Weight of the commitment loss; beta in the paper. Or
+            `keras_vqem.layers.NormCommitment` for the norm of equation 2, where the
+            default has the mean of squares.
         initializer: `"data"` to start from training batches, `"kmeans"` to start from
             k-means, both as described above, or a Keras initializer. To set the codes
             yourself, use `keras.initializers.Constant(codes[None])`; with groups, use
@@ -137,6 +144,7 @@ class VQEMBottleneck(CodebookBottleneck):
           of a latent predictor, each code with weight `1 / m`. `assignments(samples)`
           turns them into probabilities of all codes. In exact soft EM, they are the
           likeliest codes, `m` is 1, and `posterior(inputs)` has the soft labels.
+          `keras_vqem.layers.Draws` may say otherwise.
 
     Example:
 
@@ -157,11 +165,11 @@ class VQEMBottleneck(CodebookBottleneck):
     def __init__(
         self,
         num_codes: int,
-        num_samples: int | str | None = None,
+        num_samples: int | str | drawing.Draws | None = None,
         temperature: float | LearningRateSchedule = 1.0,
         groups: int | Whole | None = None,
-        decay: float = 0.999,
-        commitment_weight: float = 0.25,
+        decay: float | averages.MovingAverages = 0.999,
+        commitment_weight: float | SquaredCommitment = 0.25,
         initializer: keras.initializers.Initializer | str = "data",
         dead_code_threshold: float = 0.0,
         seed: int | None = None,
@@ -184,24 +192,17 @@ class VQEMBottleneck(CodebookBottleneck):
             gradient=gradient,
             **kwargs,
         )
-        if num_samples is not None and not self.gradient.means:
+        self.draws = drawing.get(num_samples)
+        if drawing.sends_means(self.draws) and not self.gradient.means:
             raise ValueError(
                 f"gradient={gradient!r} needs one code per vector, but soft EM with "
                 f"num_samples={num_samples!r} gives the decoder the mean of several. "
                 f"Use num_samples=None, or gradient='straight_through'."
             )
-        if num_samples not in (None, "exact"):
-            remedy = "Use None for hard EM, or 'exact' for soft EM without draws."
-            num_samples = whole_number("num_samples", num_samples, 1, remedy)
         if temperature == 0:
             raise ValueError(
                 "`temperature` must be above 0, received 0. For the limit at 0, which "
                 "is the nearest code, use hard EM: num_samples=None."
-            )
-        if not 0 <= decay < 1:
-            raise ValueError(
-                f"`decay` must be at least 0 and below 1, received {decay!r}. To keep "
-                f"the codebook unchanged, use trainable=False."
             )
         if not 0 <= dead_code_threshold < 1:
             raise ValueError(
@@ -209,9 +210,8 @@ class VQEMBottleneck(CodebookBottleneck):
                 f"a fraction of the average use of a code; received "
                 f"{dead_code_threshold!r}. Use 0 to never move a code."
             )
-        self.num_samples = num_samples
         self.temperature = Scheduled(temperature, "temperature", above=0.0)
-        self.decay = decay
+        self.averages = averages.get(decay)
         self.initializer = starts.get(initializer)
         self.dead_code_threshold = dead_code_threshold
         self.seed = seed
@@ -219,7 +219,7 @@ class VQEMBottleneck(CodebookBottleneck):
         self.ema = EMACodebook(
             self.num_codes,
             self.groups.num_codebooks,
-            decay=decay,
+            decay=self.averages,
             initializer=self.initializer,
             dead_code_threshold=dead_code_threshold,
             seed=seed,
@@ -231,6 +231,11 @@ class VQEMBottleneck(CodebookBottleneck):
         super().build(input_shape)
         self.ema.build(self.groups.build(self, self._dim))
         self.temperature.build(self)
+
+    @property
+    def decay(self) -> float:
+        """Decay of the moving averages."""
+        return self.averages.decay
 
     @property
     def codebook(self) -> keras.Variable:
@@ -264,9 +269,9 @@ class VQEMBottleneck(CodebookBottleneck):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "num_samples": self.num_samples,
+            "num_samples": drawing.serialize(self.draws),
             "temperature": self.temperature.serialize(),
-            "decay": self.decay,
+            "decay": averages.serialize(self.averages),
             "initializer": starts.serialize(self.initializer),
             "dead_code_threshold": self.dead_code_threshold,
             "seed": self.seed,

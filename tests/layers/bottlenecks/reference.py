@@ -36,6 +36,22 @@ def ema_step(x, assignments, codebook, counts, decay):
     return np.where(used[:, None], moved, codebook), new
 
 
+def paper_ema_step(x, assignments, codebook, counts, decay):
+    """Equations 3 and 4, one after the other."""
+    counts = decay * counts + (1 - decay) * assignments.sum(axis=0)
+    sums = assignments.T @ x
+    return decay * codebook + (1 - decay) * sums / counts[:, None], counts
+
+
+def authors_ema_step(x, assignments, sums, counts, decay, epsilon=1e-5):
+    """The authors' code: three variables, of which counts start at 0."""
+    counts = decay * counts + (1 - decay) * assignments.sum(axis=0)
+    sums = decay * sums + (1 - decay) * assignments.T @ x
+    total = counts.sum()
+    smooth = (counts + epsilon) / (total + len(counts) * epsilon) * total
+    return sums / smooth[:, None], sums, counts
+
+
 def inertia(x, codebook):
     return squared_distances(x, codebook).min(axis=-1).mean()
 
