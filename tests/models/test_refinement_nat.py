@@ -514,5 +514,5 @@ def test_numbers_are_learned_and_more_passes_do_no_harm(refinement):
         shares[number] = np.mean(exact)
     print(shares)
     assert shares[10] > 0.5
-    # Two of a hundred sentences are less than chance.
+    # A difference of two in a hundred sentences says nothing.
     assert shares[10] > shares[1] - 0.02
