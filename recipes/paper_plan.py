@@ -14,6 +14,7 @@ from keras_vqem.training.jobs import Job
 
 RECIPES = Path(__file__).resolve().parent
 MULTI30K = {"train": "train", "val": "val", "test": "test_2016_flickr"}
+SIDES = {"source": "en", "target": "de"}
 
 
 def words(flags):
@@ -37,7 +38,7 @@ class Plan:
     """The jobs of some tables at a scale.
 
     Attributes:
-        jobs: Dict from names to the `Job`s that prepare, train and, for images, measure.
+        jobs: Dict from names to `Job`s: to prepare, to train and to measure images.
         left_out: Dict from names of models to the reason why they are not trained.
 
     Args:
@@ -50,9 +51,7 @@ class Plan:
         seed: Seed of all runs.
     """
 
-    def __init__(
-        self, tables, scale, work, data=None, teacher=None, only=None, seed=1
-    ):
+    def __init__(self, tables, scale, work, data=None, teacher=None, only=None, seed=1):
         self.scale, self.scale_name, self.seed = SCALES[scale], scale, seed
         self.work, self.data = Path(work), data and Path(data)
         self.teacher = teacher or self.scale.teacher
@@ -137,15 +136,13 @@ class Plan:
                 self.pairs = folder  # Prepared before, with the teacher's vocabulary.
                 return "data"
             flags |= self._multi30k(folder)
-        return self._add(
-            "data", "prepare_translation", flags, self.pairs / "data.json"
-        )
+        return self._add("data", "prepare_translation", flags, self.pairs / "data.json")
 
     def _multi30k(self, folder):
         files = {
             f"{split}_{side}": folder / f"{stem}.{language}"
             for split, stem in MULTI30K.items()
-            for side, language in (("source", "en"), ("target", "de"))
+            for side, language in SIDES.items()
         }
         if missing := [str(f) for f in files.values() if not f.is_file()]:
             raise ValueError(

@@ -4,7 +4,31 @@ Flags are those of the recipes, by the names of their values; True is a flag wit
 value. Only recipes import this module.
 """
 
-from paper_tables import TEACHER, Scale
+from typing import NamedTuple
+
+
+class Scale(NamedTuple):
+    """Sizes and settings of all models.
+
+    Attributes:
+        scaled: Dict from names of flags to dicts from the paper's values to those here.
+        flags: Dict from recipes to dicts of flags that all of its models have.
+        images: Dict of flags of image data.
+        starts: Whether models start from the teacher.
+        teacher: Preset that is the teacher, or None to train one.
+        minutes: Dict from recipes to the estimated minutes of one run; those of
+            `"train_"` are for all other trainers.
+        source: Where these estimates come from.
+    """
+
+    scaled: dict
+    flags: dict
+    images: dict
+    starts: bool
+    teacher: str | None
+    minutes: dict
+    source: str
+
 
 # Smoke: everything runs, and nothing is learned.
 _tiny = {
@@ -145,7 +169,7 @@ SMALL = Scale(
     },
     images={"dataset": "cifar10"},
     starts=True,
-    teacher=TEACHER,
+    teacher="multi30k_en_de_teacher",
     minutes={
         "prepare_translation": 1,
         "distill": 15,

@@ -127,8 +127,9 @@ class Jobs:
 
     def _changes(self, name):
         before, now = self.record[name]["settings"], self.settings(name)
+        none = "not given"
         return [
-            f"{key} was {before.get(key, 'not given')!r}, is {now.get(key, 'not given')!r}"
+            f"{key} was {before.get(key, none)!r}, is {now.get(key, none)!r}"
             for key in {**before, **now}
             if before.get(key) != now.get(key)
         ]
@@ -138,12 +139,14 @@ class Jobs:
         job, before = self.jobs[name], self.record.get(name)
         if before is None or not job.output.exists() or self._changes(name):
             return False
-        if job.again:
-            needed = [self.record.get(need, {}) for need in job.needs]
-            if any(n.get("ended", 0) > before.get("ended", 0) for n in needed):
-                return False
+        if job.again and not all(self._is_before(need, name) for need in job.needs):
+            return False
         # A file is complete, even if there was no time to record that.
         return before["status"] == "done" or job.output.is_file()
+
+    def _is_before(self, need, name):
+        ends = [self.record.get(job, {}).get("ended", 0) for job in (need, name)]
+        return self.is_done(need) and ends[0] <= ends[1]
 
     def plan(self) -> Iterator[tuple[Job, str]]:
         """Yields all jobs, each with its state: done, or how long it may take."""
