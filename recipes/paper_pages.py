@@ -3,6 +3,8 @@
 Only recipes import this module.
 """
 
+import json
+import re
 import shlex
 import shutil
 import sys
@@ -245,11 +247,21 @@ def write(plan, table, comparison, states, output, typed):
     if comparison:
         commands.append(printed(comparison.command))
     result = {"table": table, "scale": plan.scale_name, "seed": plan.seed, "rows": rows}
-    write_json(output / f"{name}.json", {**result, **facts, "commands": commands})
+    text = json.dumps({**result, **facts, "commands": commands})
+    write_json(output / f"{name}.json", json.loads(_published(plan, text)))
     page = output / f"{name}.md"
+    text = _page(plan, chosen, rows, facts, pictures, commands, typed)
     with replacing(page) as part:
-        part.write_text(_page(plan, chosen, rows, facts, pictures, commands, typed))
+        part.write_text(_published(plan, text))
     return page
+
+
+def _published(plan, text):
+    """Returns a text without the folders of this machine."""
+    for folder, name in ((plan.work, "WORK"), (plan.data, "DATA")):
+        for path in [folder.resolve(), folder] if folder else []:
+            text = re.sub(rf"(?<![\w/.-]){re.escape(str(path))}(?![\w.-])", name, text)
+    return text.replace(f"{RECIPES.parent}/", "")
 
 
 def _page(plan, chosen, rows, facts, pictures, commands, typed):
@@ -281,7 +293,7 @@ def _page(plan, chosen, rows, facts, pictures, commands, typed):
     parts += facts.get("notes", [])
     if chosen.kind == "translation" and "sentences" in facts:
         parts.append(
-            f"{facts['data']}, {facts['split']}: {facts['sentences']} sentences. BLEU: "
+            f"Split {facts['split']}, {facts['sentences']} sentences. BLEU: "
             f"`{facts['bleu_signature']}`; the paper does not say how its BLEU was "
             f"computed. Latencies are medians at batch 1, of all models in turns in "
             f"one process, after all training."

@@ -278,7 +278,7 @@ def test_a_page_has_the_papers_numbers_beside_ours(plan, tmp_path):
     job.output.parent.mkdir(parents=True)
     job.output.write_text(json.dumps(report))
     output = tmp_path / "pages"
-    typed = "python recipes/reproduce.py translation"
+    typed = f"python recipes/reproduce.py translation --work {made.work}"
     page = paper_pages.write(
         made, "translation", job, states | {job.name: "done"}, output, typed
     )
@@ -297,9 +297,12 @@ def test_a_page_has_the_papers_numbers_beside_ours(plan, tmp_path):
     assert "| 3 | - | 26.4 | 81 | 4.08x |  |" in failed
     nat = next(line for name, line in lines.items() if "NAT + distillation" in name)
     assert "15.60x*" in nat and "the paper says 408 ms" in text
-    assert typed in text and "recipes/train_latent_nmt.py" in text
+    assert "reproduce.py translation --work WORK\n" in text
     assert "9 sentences" in text and "`nrefs:1`" in text
-    stored = json.loads((output / "translation.json").read_text())
+    assert "--run WORK/runs/em10 " in text and str(tmp_path) not in text
+    stored = (output / "translation.json").read_text()
+    assert str(tmp_path) not in stored
+    stored = json.loads(stored)
     row = next(row for row in stored["rows"] if row["model"] == "em10")
     assert row["paper"]["bleu"] == 26.7 and row["ours"]["bleu"] == 25.25
     assert row["flags"]["num_codes"] == 4096 and row["flags_here"]["num_codes"] == 16
