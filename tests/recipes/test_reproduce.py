@@ -363,6 +363,20 @@ def test_a_dry_run_prints_the_plan_and_does_nothing(reproduce, tmp_path, capsys)
     assert "# distilled: to do\n" in printed and "time in all: unknown" in printed
 
 
+def test_the_guide_has_the_commands_of_the_dry_run(reproduce, capsys):
+    page = (ROOT / "docs" / "guides" / "paper_size.md").read_text()
+    page = re.sub(r" \\\n +", " ", page)
+    dry_runs = re.findall(r"^python recipes/reproduce.py (.* --dry-run)$", page, re.M)
+    assert len(dry_runs) == 2
+    for dry_run in dry_runs:
+        reproduce.main(dry_run.split())
+        printed = capsys.readouterr().out.splitlines()
+        commands = [line for line in printed if line.startswith("python ")]
+        assert len(commands) >= 3
+        for command in commands:
+            assert f"\n{command}\n" in page
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
