@@ -261,6 +261,8 @@ class Plan:
                 decoding.setdefault(option, set()).add(value)
         flags = {"data": self.pairs, "split": "test"}
         flags |= {option: sorted(values) for option, values in decoding.items()}
+        if "num_samples" in decoding:  # Noisy parallel decoding: the teacher chooses.
+            flags["rescorer"] = self.folder("teacher")
         output = self.work / "results" / f"{self.name(table)}.json"
         flags = {**flags, **self._common("evaluate_translation", flags), "json": output}
         each = [word for m in models for word in words({"model": self.folder(m)})]

@@ -79,17 +79,20 @@ def parse(arguments):
     return options
 
 
-def print_plan(plan, jobs, output):
+def print_plan(plan, jobs, parallel, output):
     from paper_pages import printed
 
     for job, state in jobs.plan():
         print(f"# {job.name}: {state}\n{printed(job.command)}\n")
     for model, reason in plan.left_out.items():
         print(f"# {model}: {reason}")
-    left = jobs.minutes_left()
     total = "unknown, as not all times are"
-    if left is not None:
-        total = f"about {datetime.timedelta(minutes=round(left))}"
+    # What is in the plan runs side by side, comparisons at the end one by one.
+    together = jobs.minutes_left(plan.jobs)
+    alone = jobs.minutes_left(jobs.jobs.keys() - plan.jobs.keys())
+    if None not in (together, alone):
+        minutes = round(together / parallel + alone)
+        total = f"about {datetime.timedelta(minutes=minutes)}"
     print(f"# time in all: {total}; estimated from {plan.scale.source}")
     print(f"# pages: {output}")
 
@@ -125,8 +128,7 @@ def main(arguments=None):
 
     if options.dry_run:
         jobs = [*training, *with_comparisons(set(plan.jobs)).values()]
-        jobs = Jobs(jobs, options.work, options.jobs)
-        print_plan(plan, jobs, options.output)
+        print_plan(plan, Jobs(jobs, options.work), options.jobs, options.output)
         return
     states = Jobs(training, options.work, options.jobs, log).run()
     done = {name for name, state in states.items() if state == "done"}

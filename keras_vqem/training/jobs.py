@@ -9,7 +9,7 @@ import pathlib
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from keras_vqem.files import read_json, read_json_lines, write_json
@@ -158,10 +158,18 @@ class Jobs:
                 state = state.replace("to do", "to go on")
             yield job, state
 
-    def minutes_left(self) -> float | None:
-        """Returns the estimated minutes of all jobs to do, None if one is unknown."""
-        found = [j.minutes for n, j in self.jobs.items() if not self.is_done(n)]
-        return None if None in found else sum(found) / self.parallel
+    def minutes_left(self, names: Iterable[str] | None = None) -> float | None:
+        """Returns the estimated minutes of jobs to do, one after the other.
+
+        Args:
+            names: Names of the jobs to count, or None for all.
+
+        Returns:
+            The minutes, or None if those of a job are unknown.
+        """
+        names = self.jobs if names is None else names
+        found = [self.jobs[name].minutes for name in names if not self.is_done(name)]
+        return None if None in found else sum(found)
 
     def run(self) -> dict[str, str]:
         """Runs all jobs that are not done.
