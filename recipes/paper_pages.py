@@ -128,7 +128,11 @@ def image_results(plan, table):
             continue
         report = read_json(plan.bits_file(row.model))
         bits = report["rows"][row.prior]
-        found[place] = {"bits": bits["total"], **minutes(plan.folder(row.model))}
+        # A prior was trained after its autoencoder, if there is one.
+        runs = [plan.folder(row.model), plan.folder(f"{row.model}_prior")]
+        spent = [minutes(run).get("minutes") for run in runs]
+        spent = [value for value in spent if value is not None]
+        found[place] = {"bits": bits["total"], "minutes": sum(spent) if spent else None}
         if bits["prior"]:
             found[place] |= {"reconstruction": bits["reconstruction"]}
             found[place] |= {"codes": bits["prior"]}

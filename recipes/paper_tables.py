@@ -348,8 +348,8 @@ TABLES = {
         ],
         ("num_codes", "num_samples"),
         "Bits per dimension. Ours are bounds; the paper's accounting, which charges "
-        "soft labels and decodes the mean of the draws, is beside them where there are "
-        "draws.",
+        "soft labels and decodes the mean of the draws, is below the table where there "
+        "are draws.",
     ),
     "reconstructions": Table(
         "Reconstructions (Figure 4)",
