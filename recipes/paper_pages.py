@@ -184,7 +184,7 @@ def shown(flags, scaled, name):
     value, here = flags[name], scaled[name]
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if name == "num_samples" and not value:
+    if name == "num_samples" and (not value or flags.get("bottleneck", "em") != "em"):
         return "-"
     return f"{value}" if here == value else f"{value} (here {here})"
 

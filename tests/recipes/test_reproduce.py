@@ -246,6 +246,7 @@ def test_a_page_has_the_papers_numbers_beside_ours(plan, tmp_path):
     em = lines["VQ-VAE with EM + distillation"]
     expected = "| 3 | 10 | 26.7 | 81 | 4.08x | 25.25 | 10.0 | 4.00x | 50.00 | 9 |"
     assert expected in em
+    assert "| 3 | - | 19.8 | 105 | 3.15x | 25.25 |" in lines["LT + Semhash"]
     failed = lines["VQ-VAE + distillation (failed: out of memory)"]
     assert "| 3 | - | 26.4 | 81 | 4.08x |  |" in failed
     nat = next(line for name, line in lines.items() if "NAT + distillation" in name)
