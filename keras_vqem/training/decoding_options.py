@@ -12,6 +12,9 @@ from keras_vqem.training.callbacks import cut_lines
 from keras_vqem.training.run import Run
 from keras_vqem.training.training_state import save_model
 
+# On the thousand sentences of a usual val set, smaller differences of BLEU are noise.
+EQUALLY_GOOD = 0.1
+
 
 def choose_options(
     run: Run,
@@ -28,7 +31,8 @@ def choose_options(
         run: The `Run`, whose model is saved again.
         model: The trained translator.
         val: The `ParallelCorpus` to choose on.
-        options: List of dicts of options. Of equally good ones the first is chosen.
+        options: List of dicts of options, the plainest first. Of equally good ones,
+            those within 0.1 BLEU of the best, the first is chosen.
     """
     sources, found = cut_lines(val.sources, model.tokenizer), []
     for tried in options:
@@ -36,7 +40,7 @@ def choose_options(
         found.append(translation_scores.bleu(texts, val.targets))
         told = "  ".join(f"{name} {value}" for name, value in tried.items())
         run.log(f"{told}  val_bleu {found[-1]:.2f}")
-    best = found.index(max(found))
+    best = next(i for i, b in enumerate(found) if b > max(found) - EQUALLY_GOOD)
     chosen = {n: v for n, v in options[best].items() if v is not None}
     model.generation_config = {**model.generation_config, **chosen}
     _, scores = model.translate(sources, return_scores=True)
