@@ -14,7 +14,7 @@ from tests.conformance.bottleneck_cases import (
     compile_model,
     make_data,
     make_model,
-    quick,
+    one_of_each_kind,
 )
 
 # One process for all: most of the time goes into importing TensorFlow.
@@ -54,7 +54,7 @@ def served(request, tmp_path_factory):
     return root, expected
 
 
-@pytest.mark.parametrize("name", quick(CASES))
+@pytest.mark.parametrize("name", one_of_each_kind(CASES))
 def test_served_as_trained(name, served):
     root, expected = served
     got = np.load(root / f"{name}.served.npz")
@@ -64,7 +64,7 @@ def test_served_as_trained(name, served):
         np.testing.assert_allclose(got[f"rows/{key}"], value, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", quick(CASES))
+@pytest.mark.parametrize("name", one_of_each_kind(CASES))
 def test_serving_is_pure(name, served):
     root, _ = served
     checks.assert_pure(tf.saved_model.load(root / name).signatures["serving_default"])

@@ -32,7 +32,7 @@ class Autoencoder(keras.Model):
     "settings",
     [
         {},
-        {"jit_compile": True},
+        pytest.param({"jit_compile": True}, marks=pytest.mark.slow),
         {"run_eagerly": True},
         {"steps_per_execution": 2},
         {"accumulate": 2},

@@ -365,6 +365,7 @@ print(json.dumps([model.generation_config, model.translate({texts!r})]))
 # Learning.
 
 
+@pytest.mark.slow
 def test_it_learns_to_copy_each_letter_as_often_as_it_should(rng):
     """Letters up to x are dropped, y is written once and z twice."""
     model = small.fertility_nat(max_fertility=2)

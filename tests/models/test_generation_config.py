@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vqem import models
+from tests.conformance.checks import slow_but
 from tests.models import small
 
 TEXTS = ["twenty-one", " ", "the third of May, nineteen ten"]
@@ -20,7 +21,7 @@ SHORT = {
 }
 
 
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", slow_but(("Transformer", "LatentNMT"), SHORT))
 def test_every_way_to_translate_follows_the_config(name, tmp_path):
     model = small.exportable(name)
     ids = model.tokenizer.encode(TEXTS).to_tensor()

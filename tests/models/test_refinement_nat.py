@@ -469,9 +469,8 @@ def test_half_precision_with_rows_of_padding(refinement, policy, rng):
     assert not found["target_ids"][-2:].numpy().any()
 
 
-@pytest.mark.parametrize(
-    "refinement", [pytest.param(Denoising, marks=pytest.mark.slow), MaskPredict]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("refinement", [Denoising, MaskPredict])
 def test_it_learns_to_copy_and_translates_in_order(refinement, rng):
     model = small.refinement_nat(refinement(), max_length_difference=3)
     model.compile(keras.optimizers.Adam(0.01), label_smoothing=0.05)

@@ -228,6 +228,7 @@ def test_divergence_stops_the_run_and_keeps_what_was_good(tmp_path, layer, words
     assert all(np.isfinite(weight).all() for weight in model.get_weights())
 
 
+@pytest.mark.slow
 def test_memory_that_runs_out_names_the_setting(tmp_path):
     def act():
         tf.zeros((10**6, 10**6, 10**3))  # Four petabytes.
