@@ -11,7 +11,6 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from keras_vqem.layers.bottlenecks import strategies
 from keras_vqem.layers.bottlenecks.starts import SMALLEST_COUNT
 from keras_vqem.layers.bottlenecks.strategies import Strategy
 
@@ -197,28 +196,3 @@ class ReferenceAverages(MovingAverages):
 def _started(counts):
     """Booleans [C, 1]: whether a vector has been counted for any code."""
     return ops.any(counts > SMALLEST_COUNT, axis=-1, keepdims=True)
-
-
-def get(decay: float | MovingAverages | dict[str, Any]) -> MovingAverages:
-    """Returns the averages that the argument `decay` of a layer stands for.
-
-    Args:
-        decay: A number, averages, or serialized averages.
-    """
-    if isinstance(decay, (dict, MovingAverages)):
-        return strategies.get("decay", decay, MovingAverages, {})
-    return MovingAverages(decay)
-
-
-def serialize(averages: MovingAverages) -> float | dict[str, Any]:
-    """Returns a value for `get_config`, which `get` accepts.
-
-    Args:
-        averages: What `get` returned.
-
-    Returns:
-        The decay alone for the default, or the serialized averages.
-    """
-    if type(averages) is MovingAverages:
-        return averages.decay
-    return keras.saving.serialize_keras_object(averages)

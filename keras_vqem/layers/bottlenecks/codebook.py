@@ -7,7 +7,8 @@ import tensorflow as tf
 from keras import ops
 
 from keras_vqem import micro_batches, replicas
-from keras_vqem.layers.bottlenecks import averages, segments, starts
+from keras_vqem.layers.bottlenecks import segments, starts, strategies
+from keras_vqem.layers.bottlenecks.averages import MovingAverages
 from keras_vqem.layers.bottlenecks.similarities import Euclidean
 from keras_vqem.layers.bottlenecks.starts import SMALLEST_COUNT
 
@@ -50,7 +51,7 @@ class EMACodebook(keras.layers.Layer):
         self,
         num_codes: int,
         num_codebooks: int,
-        decay: float | averages.MovingAverages,
+        decay: float | MovingAverages,
         initializer: keras.initializers.Initializer | str,
         dead_code_threshold: float,
         seed: int | None,
@@ -60,7 +61,7 @@ class EMACodebook(keras.layers.Layer):
         super().__init__(**kwargs)
         self.num_codes = num_codes
         self.num_codebooks = num_codebooks
-        self.averages = averages.get(decay)
+        self.averages = strategies.of_number("decay", decay, MovingAverages)
         self.initializer = initializer
         self.dead_code_threshold = dead_code_threshold
         self.similarity = similarity or Euclidean()

@@ -64,7 +64,9 @@ class CodebookBottleneck(DiscreteBottleneck):
         **kwargs: Any,
     ):
         super().__init__(num_codes, groups=groups, **kwargs)
-        self.commitment_loss = commitments.get(commitment_weight)
+        self.commitment_loss = strategies.of_number(
+            "commitment_weight", commitment_weight, commitments.SquaredCommitment
+        )
         self.similarity = strategies.get(
             "similarity", similarity, similarities.Euclidean, similarities.NAMES
         )
@@ -377,7 +379,9 @@ class CodebookBottleneck(DiscreteBottleneck):
             **super().get_config(),
             "num_codes": self.num_codes,
             "groups": groupings.serialize(self.groups),
-            "commitment_weight": commitments.serialize(self.commitment_loss),
+            "commitment_weight": strategies.number_or_config(
+                self.commitment_loss, commitments.SquaredCommitment
+            ),
             "similarity": strategies.serialize(self.similarity, similarities.NAMES),
             "gradient": strategies.serialize(self.gradient, gradients.NAMES),
         }

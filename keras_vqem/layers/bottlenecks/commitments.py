@@ -7,7 +7,6 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from keras_vqem.layers.bottlenecks import strategies
 from keras_vqem.layers.bottlenecks.strategies import Strategy
 
 
@@ -92,28 +91,3 @@ class NormCommitment(SquaredCommitment):
         apart = square > 0
         # The inner `where` keeps the gradient finite, the outer one sets it to 0.
         return ops.where(apart, ops.sqrt(ops.where(apart, square, 1.0)), 0.0)
-
-
-def get(weight: float | SquaredCommitment | dict[str, Any]) -> SquaredCommitment:
-    """Returns what the argument `commitment_weight` of a layer stands for.
-
-    Args:
-        weight: A number, a commitment, or a serialized commitment.
-    """
-    if isinstance(weight, (dict, SquaredCommitment)):
-        return strategies.get("commitment_weight", weight, SquaredCommitment, {})
-    return SquaredCommitment(weight)
-
-
-def serialize(commitment: SquaredCommitment) -> float | dict[str, Any]:
-    """Returns a value for `get_config`, which `get` accepts.
-
-    Args:
-        commitment: What `get` returned.
-
-    Returns:
-        The weight alone for the default, or the serialized commitment.
-    """
-    if type(commitment) is SquaredCommitment:
-        return commitment.weight
-    return keras.saving.serialize_keras_object(commitment)

@@ -43,9 +43,10 @@ def get(
         found = names[value]()
     if isinstance(found, base):
         return found
+    choices = f"one of {', '.join(map(repr, names))}, or " if names else ""
     raise ValueError(
-        f"`{argument}` must be one of {', '.join(map(repr, names))}, or an object of a "
-        f"subclass of {base.__name__}. Received {value!r}."
+        f"`{argument}` must be {choices}an object of a subclass of {base.__name__}. "
+        f"Received {value!r}."
     )
 
 
@@ -64,4 +65,40 @@ def serialize(
     for name, kind in names.items():
         if type(strategy) is kind:
             return name
+    return keras.saving.serialize_keras_object(strategy)
+
+
+def of_number(
+    argument: str, value: float | Strategy | dict[str, Any], default: type[Strategy]
+) -> Strategy:
+    """Returns the strategy of an argument that may also be a number.
+
+    Args:
+        argument: Name of the argument, for the error message.
+        value: Number, strategy, or serialized strategy.
+        default: Class of the strategy that a number stands for, and base of all others.
+
+    Returns:
+        A strategy of the class `default`.
+    """
+    if isinstance(value, (dict, default)):
+        return get(argument, value, default, {})
+    return default(value)
+
+
+def number_or_config(
+    strategy: Strategy, default: type[Strategy]
+) -> float | dict[str, Any]:
+    """Returns a strategy as a value for `get_config`, which `of_number` accepts.
+
+    Args:
+        strategy: Strategy of a layer.
+        default: Class of the strategy that a number stands for.
+
+    Returns:
+        The number, or the serialized strategy if it is of another class.
+    """
+    if type(strategy) is default:
+        [number] = strategy.get_config().values()
+        return number
     return keras.saving.serialize_keras_object(strategy)

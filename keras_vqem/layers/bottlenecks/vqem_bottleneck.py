@@ -5,8 +5,9 @@ from typing import Any
 import keras
 from keras.optimizers.schedules import LearningRateSchedule
 
-from keras_vqem.layers.bottlenecks import averages, starts
 from keras_vqem.layers.bottlenecks import draws as drawing
+from keras_vqem.layers.bottlenecks import starts, strategies
+from keras_vqem.layers.bottlenecks.averages import MovingAverages
 from keras_vqem.layers.bottlenecks.codebook import EMACodebook
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
 from keras_vqem.layers.bottlenecks.commitments import SquaredCommitment
@@ -168,7 +169,7 @@ class VQEMBottleneck(CodebookBottleneck):
         num_samples: int | str | drawing.Draws | None = None,
         temperature: float | LearningRateSchedule = 1.0,
         groups: int | Whole | None = None,
-        decay: float | averages.MovingAverages = 0.999,
+        decay: float | MovingAverages = 0.999,
         commitment_weight: float | SquaredCommitment = 0.25,
         initializer: keras.initializers.Initializer | str = "data",
         dead_code_threshold: float = 0.0,
@@ -211,7 +212,7 @@ class VQEMBottleneck(CodebookBottleneck):
                 f"{dead_code_threshold!r}. Use 0 to never move a code."
             )
         self.temperature = Scheduled(temperature, "temperature", above=0.0)
-        self.averages = averages.get(decay)
+        self.averages = strategies.of_number("decay", decay, MovingAverages)
         self.initializer = starts.get(initializer)
         self.dead_code_threshold = dead_code_threshold
         self.seed = seed
@@ -271,7 +272,7 @@ class VQEMBottleneck(CodebookBottleneck):
             **super().get_config(),
             "num_samples": drawing.serialize(self.draws),
             "temperature": self.temperature.serialize(),
-            "decay": averages.serialize(self.averages),
+            "decay": strategies.number_or_config(self.averages, MovingAverages),
             "initializer": starts.serialize(self.initializer),
             "dead_code_threshold": self.dead_code_threshold,
             "seed": self.seed,
