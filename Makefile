@@ -15,8 +15,11 @@ demo: $(VENV)/.ready  ## the trained models at work, in under a minute
 test: $(VENV)/.ready  ## everything quick, README and docstring examples included
 	$(BIN)/python -m pytest -q -rfEs -n 2 --dist loadscope --durations=25
 
+# In two runs: TensorFlow keeps what it compiled, 20 GB by the end of a single one.
+SLOW := -m pytest -q -rfEs -n 2 --dist loadscope --durations=25 -m 'slow and not soak'
 test-slow: $(VENV)/.ready  ## the longer checks only
-	$(BIN)/python -m pytest -q -rfEs -n 2 --dist loadscope --durations=25 -m 'slow and not soak'
+	$(BIN)/python $(SLOW) tests/conformance
+	$(BIN)/python $(SLOW) --ignore tests/conformance
 
 soak: $(VENV)/.ready  ## what takes too long for .ci/run; writes docs/reliability.md
 	RELIABILITY_PAGE=docs/reliability.md $(BIN)/python -m pytest -q -rfEs --durations=25 -m soak

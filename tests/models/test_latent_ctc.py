@@ -249,7 +249,7 @@ def test_it_survives_saving(trained, rng, tmp_path):
         )
 
 
-@pytest.mark.parametrize("groups", [None, 2])
+@pytest.mark.parametrize("groups", [pytest.param(None, marks=pytest.mark.slow), 2])
 def test_the_e_step_follows_the_predictor(rng, groups):
     """With a heavy prior, hard codes are those that the predictor names."""
     bottleneck = layers.VQEMBottleneck(16, groups=groups, seed=1)

@@ -16,9 +16,8 @@ def model():
     return model
 
 
-@pytest.mark.parametrize(
-    "stored", [{}, pytest.param({"style": "formal"}, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("stored", [{}, {"style": "formal"}])
 def test_each_text_has_a_style(model, stored, tmp_path, monkeypatch):
     monkeypatch.setattr(model, "_generation_config", stored)
     model.export(tmp_path / "1", max_tokens=20)
