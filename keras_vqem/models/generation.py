@@ -1,4 +1,4 @@
-"""with_generation_config: what every `generate` does around its search."""
+"""Options of `generate`: those that a model stores, and what every search does."""
 
 import functools
 import inspect
@@ -35,3 +35,47 @@ def with_generation_config(generate: Callable) -> Callable:
     # `tf.function` would read defaults off the original and pass them as if given.
     del merged.__wrapped__
     return merged
+
+
+class Generation:
+    """Part of a translator that stores options of `generate`.
+
+    A subclass decorates its `generate` with `with_generation_config`.
+    """
+
+    # What `generate` returns for a row without a source.
+    _nothing = {"target_ids": PAD_ID, "scores": -1e9}
+
+    @property
+    def generation_options(self) -> list[str]:
+        """Names of the options of `generate`."""
+        return self.generate.options
+
+    @property
+    def generation_config(self) -> dict[str, Any]:
+        """Options of `generate` that apply where a call does not pass them."""
+        return dict(self._generation_config)
+
+    @generation_config.setter
+    def generation_config(self, options):
+        options = options or {}
+        unknown = sorted(options.keys() - set(self.generation_options))
+        if unknown:
+            raise ValueError(
+                f"`generation_config` has {unknown}, which are not options of "
+                f"{type(self).__name__}. Its options are {self.generation_options}."
+            )
+        for name, value in options.items():
+            # They are stored with the model: a rescorer would become a part of it.
+            if not isinstance(value, (bool, int, float, str, type(None))):
+                raise ValueError(
+                    f"`generation_config` holds numbers, booleans and names, and "
+                    f"{name!r} is a {type(value).__name__}. Pass it to each call "
+                    f"instead."
+                )
+        if options.get("num_return_sequences") is not None:
+            raise ValueError(
+                "`generation_config` must not hold `num_return_sequences`, with which "
+                "`translate` returns lists. Pass it to each call instead."
+            )
+        self._generation_config = dict(options)

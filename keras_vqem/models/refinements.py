@@ -13,6 +13,7 @@ from keras import ops
 
 from keras_vqem.ids import EOS_ID, PAD_ID, UNKNOWN_ID
 from keras_vqem.layers import TiedEmbedding
+from keras_vqem.layers.bottlenecks.strategies import Strategy
 from keras_vqem.models.token_scores import cross_entropy
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 KEEP, REPEAT, REPLACE, SWAP = range(4)
 
 
-class Refinement:
+class Refinement(Strategy):
     """Base class of `Denoising` and `MaskPredict`."""
 
     # Number of terms of the loss, each of which weighs target tokens alike.
@@ -80,13 +81,6 @@ class Refinement:
             id when it was written, `[B, T]`.
         """
         raise NotImplementedError
-
-    def get_config(self) -> dict[str, Any]:
-        return {}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Refinement":
-        return cls(**config)
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")

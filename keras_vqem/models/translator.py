@@ -20,6 +20,7 @@ from keras_vqem.layers import (
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import translation_endpoints as endpoints
 from keras_vqem.models.choices import as_text
+from keras_vqem.models.generation import Generation
 from keras_vqem.models.schedules import WarmupInverseSquareRoot
 from keras_vqem.models.task_model import TaskModel
 from keras_vqem.models.token_scores import cross_entropy
@@ -37,7 +38,7 @@ class _Graphs:
         self.by_options = {}
 
 
-class Translator(TaskModel):
+class Translator(Generation, TaskModel):
     """Base class of models that read `source_ids` and learn or write `target_ids`.
 
     A subclass has `call`, `_loss_terms(inputs, outputs)` for training, and
@@ -211,43 +212,6 @@ class Translator(TaskModel):
         return self.encoder(x, mask=mask, training=training), mask
 
     # Translation.
-
-    # What `generate` returns for a row without a source.
-    _nothing = {"target_ids": PAD_ID, "scores": -1e9}
-
-    @property
-    def generation_options(self) -> list[str]:
-        """Names of the options of `generate`."""
-        return self.generate.options
-
-    @property
-    def generation_config(self) -> dict[str, Any]:
-        """Options of `generate` that apply where a call does not pass them."""
-        return dict(self._generation_config)
-
-    @generation_config.setter
-    def generation_config(self, options):
-        options = options or {}
-        unknown = sorted(options.keys() - set(self.generation_options))
-        if unknown:
-            raise ValueError(
-                f"`generation_config` has {unknown}, which are not options of "
-                f"{type(self).__name__}. Its options are {self.generation_options}."
-            )
-        for name, value in options.items():
-            # They are stored with the model: a rescorer would become a part of it.
-            if not isinstance(value, (bool, int, float, str, type(None))):
-                raise ValueError(
-                    f"`generation_config` holds numbers, booleans and names, and "
-                    f"{name!r} is a {type(value).__name__}. Pass it to each call "
-                    f"instead."
-                )
-        if options.get("num_return_sequences") is not None:
-            raise ValueError(
-                "`generation_config` must not hold `num_return_sequences`, with which "
-                "`translate` returns lists. Pass it to each call instead."
-            )
-        self._generation_config = dict(options)
 
     def translate_ids(self, source_ids: ArrayLike, **options: Any) -> tf.Tensor:
         """Returns the `target_ids` of `generate` alone, with the same options."""

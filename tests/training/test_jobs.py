@@ -167,7 +167,8 @@ def test_the_folder_may_be_moved(tmp_path):
 
 
 def test_the_record_is_complete_while_jobs_run(shell, run, tmp_path):
-    copy = f"cp {tmp_path}/work/jobs.json {tmp_path}/copy_"
+    written = tmp_path / "work" / "jobs.json"
+    copy = f"cp {written} {tmp_path}/copy_"
     run(shell("a", f"{copy}a"), shell("b", f"{copy}b"))
     during = [json.loads((tmp_path / f"copy_{name}").read_text()) for name in "ab"]
     assert during[0]["a"]["status"] == "started" and "b" not in during[0]
