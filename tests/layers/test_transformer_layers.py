@@ -115,7 +115,7 @@ def test_local_steps_equal_the_whole(rng):
         found, caches = layer.step(x[:, t : t + 1], caches)
         np.testing.assert_allclose(found, whole[:, t : t + 1], atol=1e-5)
     # What is no longer seen is not kept.
-    assert caches[0].shape[1] == 5
+    assert caches[0][0].shape[2] == 5
 
 
 @pytest.mark.parametrize("num_compress_steps", [1, 3])
