@@ -102,11 +102,11 @@ class CachedAttention(keras.layers.Layer):
         self._head_dim = width // self.num_heads
         self.built = True
 
-    def _by_head(self, rows, length):
+    def _by_head(self, rows, batch, length):
         """Returns rows [B T, D] as [B, num_heads, T, D / num_heads]."""
         if isinstance(length, int) and length == 1:  # Nothing changes places.
-            return ops.reshape(rows, (-1, self.num_heads, 1, self._head_dim))
-        x = ops.reshape(rows, (-1, length, self.num_heads, self._head_dim))
+            return ops.reshape(rows, (batch, self.num_heads, 1, self._head_dim))
+        x = ops.reshape(rows, (batch, length, self.num_heads, self._head_dim))
         return ops.transpose(x, (0, 2, 1, 3))
 
     def keys_values(self, memory: ArrayLike) -> tuple[tf.Tensor, tf.Tensor]:
@@ -118,9 +118,9 @@ class CachedAttention(keras.layers.Layer):
         Returns:
             A tuple `(keys, values)`, each `[B, num_heads, S, D / num_heads]`.
         """
-        length = ops.shape(memory)[1]
+        shape = ops.shape(memory)[:2]
         found = self.to_keys_values(flat_rows(memory))
-        return tuple(self._by_head(x, length) for x in ops.split(found, 2, axis=-1))
+        return tuple(self._by_head(x, *shape) for x in ops.split(found, 2, axis=-1))
 
     def extend(
         self,
@@ -161,10 +161,10 @@ class CachedAttention(keras.layers.Layer):
         Returns:
             Vectors `[B, T, D]`.
         """
-        length, width = ops.shape(query)[1:]
+        batch, length, width = ops.shape(query)
         rows = self.to_query(flat_rows(query)) * self._head_dim**-0.5
         # The transpose is an option of the product: nothing is copied.
-        scores = tf.matmul(self._by_head(rows, length), keys, transpose_b=True)
+        scores = tf.matmul(self._by_head(rows, batch, length), keys, transpose_b=True)
         scores = ops.cast(scores, "float32")
         if bias is not None:
             scores = scores + ops.cast(bias, "float32")
@@ -174,7 +174,7 @@ class CachedAttention(keras.layers.Layer):
         if not isinstance(length, int) or length != 1:
             found = ops.transpose(found, (0, 2, 1, 3))
         found = self.to_output(ops.reshape(found, (-1, width)))
-        return ops.reshape(found, (-1, length, width))
+        return ops.reshape(found, (batch, length, width))
 
     def call(
         self,

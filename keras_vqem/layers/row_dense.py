@@ -24,4 +24,4 @@ class RowDense(keras.layers.Dense):
         if inputs.shape.rank != 3:
             return super().call(inputs, training=training)
         rows = super().call(flat_rows(inputs), training=training)
-        return ops.reshape(rows, (-1, ops.shape(inputs)[1], self.units))
+        return ops.reshape(rows, (*ops.shape(inputs)[:2], self.units))

@@ -68,7 +68,7 @@ class TiedEmbedding(keras.layers.ReversibleEmbedding):
         if inputs.shape.rank != 3:
             return super().call(inputs, reverse=True)
         rows = self._logits(flat_rows(inputs))
-        return ops.reshape(rows, (-1, ops.shape(inputs)[1], self.input_dim))
+        return ops.reshape(rows, (*ops.shape(inputs)[:2], self.input_dim))
 
     def _logits(self, rows):
         def many():
