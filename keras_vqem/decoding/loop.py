@@ -77,10 +77,9 @@ def run(
 ) -> dict[str, tf.Tensor]:
     """Calls `write` for one position after the other until all rows are done.
 
-    If there is a `memory`, rows that are done are left out from time to time, so that
-    a long row does not keep a whole batch at work. All rows stay where their examples
-    need nothing but `state`: whenever a quarter of them is done, those are dropped
-    from everything, and their results are put aside.
+    If there is a `memory`, a long row does not keep the whole batch at work: whenever a
+    quarter of the rows is done, their results are put aside, and they are left out of
+    all tensors. Without one all rows stay, as `write` may know of tensors of its own.
 
     Args:
         write: Function `write(position, rows, state, memory) -> (rows, state)`. It gets
@@ -96,40 +95,40 @@ def run(
     Returns:
         Dict of these rows, in their first order.
     """
-    can_drop = memory is not None
-    state, memory = tf.nest.map_structure(
-        tf.convert_to_tensor, (state, (memory,) if can_drop else ())
-    )
+    parts = () if memory is None else (memory,)
+    state, parts = tf.nest.map_structure(tf.convert_to_tensor, (state, parts))
+
+    def until(enough, position, rows, state, parts):
+        def more(position, rows, state):
+            return tf.reduce_sum(tf.cast(is_live(rows), tf.int32)) > enough
+
+        def one(position, rows, state):
+            return (position + 1, *write(position, rows, state, parts))
+
+        return _while(more, one, (position, rows, state))
+
+    if memory is None:
+        _, rows, _ = until(0, tf.constant(0), rows, state, parts)
+        return {name: rows[name] for name in results}
     done = {name: rows[name] for name in results}
     places = tf.range(tf.shape(next(iter(rows.values())))[0])
 
-    def count_live(rows):
-        return tf.reduce_sum(tf.cast(is_live(rows), tf.int32))
-
-    def phase(position, places, rows, state, memory, done):
-        enough = tf.size(places) * 3 // 4 if can_drop else 0
-
-        def one(position, rows, state):
-            return (position + 1, *write(position, rows, state, memory))
-
-        position, rows, state = _while(
-            lambda position, rows, state: count_live(rows) > enough,
-            one,
-            (position, rows, state),
-        )
+    def phase(position, places, rows, state, parts, done):
+        enough = tf.size(places) * 3 // 4
+        position, rows, state = until(enough, position, rows, state, parts)
         done = {
             name: _put(done[name], places, rows[name], fill)
             for name, fill in results.items()
         }
         kept = tf.cast(tf.where(is_live(rows))[:, 0], tf.int32)
         beams = tf.reshape(kept[:, None] * num_beams + tf.range(num_beams), [-1])
-        places, rows, memory = _gathered((places, rows, memory), kept)
-        return position, places, rows, _gathered(state, beams), memory, done
+        places, rows, parts = _gathered((places, rows, parts), kept)
+        return position, places, rows, _gathered(state, beams), parts, done
 
     return _while(
         lambda position, places, *_: tf.size(places) > 0,
         phase,
-        (tf.constant(0), places, rows, state, memory, done),
+        (tf.constant(0), places, rows, state, parts, done),
     )[-1]
 
 
@@ -157,9 +156,9 @@ def _gathered(tensors, kept):
 
 def _put(done, places, rows, fill):
     """Returns results with some of their rows replaced by longer ones."""
-    more = tf.shape(rows)[1:] - tf.shape(done)[1:]
-    paddings = tf.pad(tf.stack([tf.zeros_like(more), more], axis=1), [[1, 0], [0, 0]])
-    done = tf.pad(done, paddings, constant_values=tf.cast(fill, done.dtype))
+    more = tf.shape(rows)[-1:] - tf.shape(done)[-1:]
+    shape = tf.concat([tf.shape(done)[:-1], more], axis=0)
+    done = tf.concat([done, tf.fill(shape, tf.cast(fill, done.dtype))], axis=-1)
     # A gather, as scattered rows may not be empty.
     count = tf.shape(done)[0]
     new = count + tf.range(tf.size(places))

@@ -113,6 +113,17 @@ def test_in_a_graph_of_any_batch():
     assert found(model.bias[:0], limits[:0]).shape == (0, 0)
 
 
+@pytest.mark.parametrize("search", [greedily, with_beams])
+def test_in_a_graph_of_constants(search):
+    # TensorFlow's optimizer knows all shapes here, and must not fold those that grow.
+    model = Model(12, 6)
+    wanted = tf.nest.map_structure(lambda x: x.numpy(), search(model, []))
+    found = tf.function(lambda: search(model, []))()
+    tf.nest.map_structure(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5), found, wanted
+    )
+
+
 def test_without_a_memory_all_rows_stay():
     model, seen = Model(12, 5), []
 
