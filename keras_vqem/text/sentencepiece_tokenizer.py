@@ -206,6 +206,12 @@ class SentencePieceTokenizer(keras.layers.Layer):
         return self._vocabulary_size
 
     @property
+    def pieces(self) -> list[str]:
+        """The strings that the ids stand for, as SentencePiece spells them."""
+        ids = tf.range(self.vocabulary_size)
+        return [x.decode() for x in self._loaded().id_to_string(ids).numpy()]
+
+    @property
     def sha256(self) -> str:
         """SHA-256 hash of the SentencePiece model, in hexadecimal digits."""
         return hashlib.sha256(self._proto or b"").hexdigest()
