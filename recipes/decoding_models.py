@@ -26,6 +26,10 @@ class Vocabulary:
     def get_config(self):
         return {"vocabulary_size": self.vocabulary_size}
 
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
 
 def build(name, settings):
     """Makes a model with random weights, the same ones in every process.
@@ -116,18 +120,22 @@ def forced(model, tokens):
         )
 
     beams = {"greedy": 1, "beam": 4}
-    if model.num_decoder_layers == 1:
-        del beams["beam"]
     return {n: functools.partial(write, num_beams=k) for n, k in beams.items()}
 
 
 def served(model, functions, folder):
-    """Writes a SavedModel from ids to ids and returns it, loaded again."""
-    archive = keras.export.ExportArchive()
-    archive.track(model)
+    """Writes a SavedModel from ids to ids and returns it, loaded again.
+
+    The graphs are those of `model.export`, which has more of them and traces each
+    several times.
+    """
+    module = tf.Module()
+    module.weights = [weight.value for weight in model.weights]
     for name, function in functions.items():
-        archive.add_endpoint(name, function, [tf.TensorSpec([None, None], "int32")])
-    archive.write_out(str(folder), verbose=False)
+        signature = [tf.TensorSpec([None, None], "int32")]
+        graph = tf.function(function, input_signature=signature, autograph=False)
+        setattr(module, name, graph)
+    tf.saved_model.save(module, str(folder))
     return tf.saved_model.load(str(folder))
 
 

@@ -19,6 +19,7 @@ from keras_vqem.layers import TransformerDecoder, TransformerEncoder
 from keras_vqem.models import CTCOutput, CTCTranslator, LatentNMT, Transformer
 
 BYTES = 4  # of a float32
+LEAST_ROWS = 64  # per measurement of a product
 
 
 class Part(NamedTuple):
@@ -45,7 +46,8 @@ class Rates(NamedTuple):
     Attributes:
         flops: Dict from numbers of rows to floating-point operations per second in a
             matrix product of so many rows; a multiply-add is two of them.
-        bytes: Bytes that are read or written per second by a copy in memory.
+        bytes: Bytes per second that a copy in memory reads and writes, or that a sum
+            reads, whichever is more.
     """
 
     flops: dict[int, float]
@@ -220,7 +222,7 @@ def _pass(model, positions, memory, batch_size):
 
 
 def _decompressor(layer, rows):
-    """Each step of a decompressor, which doubles the rows, as far as it has matrices."""
+    """The steps of a decompressor, each of which doubles the rows."""
     steps = zip(layer.convolutions, layer.doubles, strict=True)
     for number, (convolution, double) in enumerate(steps):
         weights = _kernels(convolution) + _kernels(double)
@@ -252,14 +254,32 @@ def rates(
     """
     matrix = tf.random.stateless_normal([inner, outer], (0, 0))
     flops = {}
-    product = tf.function(tf.matmul, autograph=False)
     for number in sorted(set(rows)):
-        vectors = tf.random.stateless_normal([number, inner], (0, 1))
-        least = _least(functools.partial(product, vectors, matrix), seconds, clock)
-        flops[number] = 2 * number * inner * outer / least
-    block = tf.zeros([copied // BYTES])
-    copy = tf.function(lambda x: x + 1.0, autograph=False)
-    return Rates(flops, 2 * copied / _least(lambda: copy(block), seconds, clock))
+        # Several products per call: starting one costs more than a row of it.
+        calls = max(1, -(-LEAST_ROWS // number))
+        vectors = tf.random.stateless_normal([calls, number, inner], (0, 1))
+        least = _least(functools.partial(_products, vectors, matrix), seconds, clock)
+        flops[number] = 2 * calls * number * inner * outer / least
+    block = tf.ones([copied // BYTES])
+    # Weights are only read, which some machines do faster than they copy.
+    copy = 2 * copied / _least(functools.partial(_copy, block), seconds, clock)
+    read = copied / _least(functools.partial(_sum, block), seconds, clock)
+    return Rates(flops, max(copy, read))
+
+
+@tf.function(autograph=False)
+def _products(vectors, matrix):
+    return [x @ matrix for x in tf.unstack(vectors)]
+
+
+@tf.function(autograph=False)
+def _copy(block):
+    return block + 1.0
+
+
+@tf.function(autograph=False)
+def _sum(block):
+    return tf.reduce_sum(block)
 
 
 def _least(function, seconds, clock):
