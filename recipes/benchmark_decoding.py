@@ -273,9 +273,9 @@ def text_of(args, result):
         parts.append(decoding_report.table(rows, columns))
         if "rounds" in point:
             note = f"{point['rounds']} rounds of {point['steps']} timed translations."
-            for name, (equal, all_) in point["same_ids"].items():
-                label = rows[name]["label"]
-                note += f" {label}: {equal} of {all_} with the ids of ours."
+            if point["same_ids"]:
+                equal, all_ = map(sum, zip(*point["same_ids"].values(), strict=True))
+                note += f" CTranslate2 in float32: {equal} of {all_} with our ids."
             parts.append(note)
     if lines := targets(args, result["sizes"]):
         parts += ["### Targets", "\n".join(lines)]
@@ -283,14 +283,17 @@ def text_of(args, result):
 
 
 def drawn(args, points):
-    """Returns the rows of the picture: one way of each model, ours and theirs."""
+    """Returns colors and lines of the rows in the picture, one way of each model."""
     compress, depth = args.num_compress_steps[0], default_depth(args)
     models = ["transformer_greedy", "shallow_greedy", f"latent_{compress}_{depth}_ids"]
-    models += ["ctc_ids"]
-    names = [f"{model}_{p}" for p in args.precision for model in models]
-    names += [f"peer_transformer_greedy_{p}" for p in ("float32", "int8")]
-    names += [f"peer_shallow_greedy_{p}" for p in ("float32", "int8")]
-    return [name for name in names if any(name in p["rows"] for p in points)]
+    models += ["ctc_ids", "peer_transformer_greedy", "peer_shallow_greedy"]
+    lines = {"float32": "-", "bfloat16": "--", "int8": ":"}
+    return {
+        f"{model}_{precision}": (color, line)
+        for model, color in zip(models, COLORS, strict=True)
+        for precision, line in lines.items()
+        if any(f"{model}_{precision}" in point["rows"] for point in points)
+    }
 
 
 def parse(argv):

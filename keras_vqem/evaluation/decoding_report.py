@@ -169,17 +169,14 @@ def table(results: Mapping[str, dict], columns: Mapping[str, str]) -> str:
 def write_plot(
     path: str | os.PathLike,
     sizes: Sequence[Mapping],
-    names: Sequence[str],
-    colors: Sequence[str],
+    styles: Mapping[str, tuple[str, str]],
 ) -> None:
     """Draws medians against the length of sources and against the size of batches.
 
     Args:
         path: File to write: .png, .pdf or .svg.
         sizes: List of dicts with `tokens`, `batch_size` and `rows`, as in the results.
-        names: Rows to draw. Those that share a model have the same color and differ in
-            their lines.
-        colors: Colors to use, in turns.
+        styles: Dict from the rows to draw to their colors and kinds of line.
     """
     import matplotlib
 
@@ -195,7 +192,7 @@ def write_plot(
         (axes[0], lone, "tokens"),
         (axes[1], batches, "batch_size"),
     ):
-        for number, name in enumerate(names):
+        for name, (color, line) in styles.items():
             found = [
                 size for size in points if "median_ms" in size["rows"].get(name, {})
             ]
@@ -207,8 +204,8 @@ def write_plot(
                 ],
                 marker="o",
                 markersize=4,
-                color=colors[number % len(colors)],
-                linestyle=("-", "--", ":")[number // len(colors) % 3],
+                color=color,
+                linestyle=line,
                 label=found[0]["rows"][name]["label"] if found else None,
             )
         axis.set_xscale("log")

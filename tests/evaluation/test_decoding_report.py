@@ -63,7 +63,8 @@ def test_the_picture_has_both_panels(tmp_path):
 
     points = [point(8, 1, 10.0), point(27, 1, 30.0), point(27, 32, 320.0)]
     path = tmp_path / "new" / "plot.png"
-    report.write_plot(path, points, ["a", "b"], ["#ff0000", "#0000ff"])
+    styles = {"a": ("#ff0000", "-"), "b": ("#0000ff", ":")}
+    report.write_plot(path, points, styles)
     picture = matplotlib.image.imread(path)[..., :3]
     red = np.all(np.abs(picture - (1, 0, 0)) < 0.02, axis=-1).any(axis=0)
     middle = picture.shape[1] // 2
