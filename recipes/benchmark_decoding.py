@@ -324,7 +324,7 @@ def parse(argv):
     add_number(parser, "--batch-tokens", 27, "length of the sentences of batches")
     add_number(parser, "--vocabulary", 32_768, "size of the vocabulary")
     add_number(parser, "--num-codes", 4096, "size of the codebook")
-    help = "minutes that the rounds may take at most, if two rounds of each fit"
+    help = "minutes for everything, if there is time for two rounds of each size"
     add_number(parser, "--minutes", 20.0, help, above_zero)
     threads_help = "threads per contestant (default: as many as usable cores)"
     add("--threads", type=positive, metavar="N", help=threads_help)
@@ -406,7 +406,7 @@ def main(arguments=None):
         decoding_presets.draw(result, args.plot)
     elif args.plot:
         points = result["sizes"]
-        decoding_report.write_plot(args.plot, points, drawn(args, points), COLORS)
+        decoding_report.write_plot(args.plot, points, drawn(args, points))
 
 
 if __name__ == "__main__":

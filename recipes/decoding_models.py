@@ -83,7 +83,7 @@ def depend_on_the_source(model):
     """Makes blocks outweigh the embedding, which would only repeat its own token."""
     for weight in model.encoder.weights + model.decoder.weights:
         if len(weight.shape) > 1:
-            weight.assign(2.0 * weight)
+            weight.assign(3.0 * weight)
 
 
 def in_precision(model, precision):

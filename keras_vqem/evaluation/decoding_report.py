@@ -74,6 +74,8 @@ def race(
 ) -> Plan | None:
     """Warms up all contestants, tries one step of each, then times as many as fit.
 
+    Where a turn is a single step, the trial is the first round.
+
     Args:
         contest: A `Contest` whose entries are built. Its results get `seconds`.
         budget: Seconds for everything.
@@ -87,17 +89,23 @@ def race(
     start, workers = clock(), len(contest.workers)
     progress = Progress(2 * workers)
     contest.race(1, 1, 1, progress, title, untimed=0)
+    progress.close()
     seconds = {
-        name: result.pop("seconds")[0]
+        name: result["seconds"][0]
         for name, result in contest.results.items()
         if "seconds" in result and "status" not in result
     }
-    progress.close()
     if not seconds:
         return None
     chosen = plan(seconds, budget - (clock() - start), most_rounds=most_rounds)
-    progress = Progress(chosen.rounds * len(contest.workers))
-    contest.race(chosen.rounds, chosen.steps, 0, progress, title, chosen.untimed)
+    rounds = chosen.rounds
+    if chosen.untimed:
+        for name in seconds:
+            del contest.results[name]["seconds"]
+    else:
+        rounds -= 1
+    progress = Progress(rounds * len(contest.workers))
+    contest.race(rounds, chosen.steps, 0, progress, title, chosen.untimed)
     progress.close()
     return chosen
 

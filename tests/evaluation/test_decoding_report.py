@@ -38,6 +38,15 @@ def test_all_rows_share_their_rounds(tmp_path):
     assert len((tmp_path / "turns").read_text().split()) == 2 * (1 + 1 + 2 * 4)
 
 
+def test_slow_contestants_waste_no_step(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "LONG_ROUND", 0.0)
+    with Contest(CONTESTANTS, tmp_path, threads=1) as contest:
+        contest.build({"a": Entry("a", "counter")}, number=0)
+        assert report.race(contest, budget=1e-3) == report.Plan(2, 1, 0)
+        assert len(contest.results["a"]["seconds"]) == 2
+    assert len((tmp_path / "turns").read_text().split()) == 1 + 2
+
+
 def test_ratios_are_those_of_medians():
     results = {
         "base": {"label": "base", "seconds": [0.2, 0.4, 0.3]},

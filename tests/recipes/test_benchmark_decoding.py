@@ -15,7 +15,7 @@ SETTINGS = {
         "hidden_dim": 16,
         "intermediate_dim": 16,
         "num_heads": 2,
-        "num_encoder_layers": 2,
+        "num_encoder_layers": 1,
         "num_decoder_layers": 1,
     },
     "vocabulary": 64,
@@ -29,7 +29,7 @@ def test_exported_models_write_the_lengths_they_should(precision, recipe, tmp_pa
     decoding_models = recipe("decoding_models")
     rows = [[*range(3, 11), 1], [*range(5, 13), 1]]
     shapes = {}
-    for name in ("transformer", "ctc", "latent_3_1", "codes_2_1"):
+    for name in ("transformer", "ctc", "latent_3_1"):
         model = decoding_models.build(name, SETTINGS)
         made = decoding_models.in_precision(model, precision)
         assert made.compute_dtype == precision
@@ -51,13 +51,13 @@ def test_exported_models_write_the_lengths_they_should(precision, recipe, tmp_pa
 def test_random_weights_are_those_of_every_process(recipe):
     decoding_models = recipe("decoding_models")
     one, two = (decoding_models.build("shallow", SETTINGS) for _ in range(2))
-    assert (one.num_encoder_layers, one.num_decoder_layers) == (3, 1)
+    assert (one.num_encoder_layers, one.num_decoder_layers) == (2, 1)
     for a, b in zip(one.get_weights(), two.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
     # Translations depend on the source, or equal ids would mean nothing.
-    rows = np.array([[*range(3, 11), 1], [*range(33, 41), 1]])
-    first, second = one.translate_ids(rows, min_length=99, max_length=9).numpy()
-    assert (first != second).any()
+    rows = np.random.default_rng(0).integers(3, 64, (20, 9))
+    found = one.translate_ids(rows, min_length=99, max_length=9).numpy()
+    assert len(np.unique(found, axis=0)) > 10
 
 
 @pytest.mark.slow
