@@ -117,7 +117,7 @@ def ctranslate2_settings(model: keras.Model) -> dict[str, Any]:
     """
     tokenizer = model.tokenizer
     if hasattr(tokenizer, "pieces"):
-        tokens = tokenizer.pieces
+        tokens = tokenizer.pieces()
     else:
         tokens = [str(number) for number in range(tokenizer.vocabulary_size)]
     return {

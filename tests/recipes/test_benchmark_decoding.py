@@ -73,7 +73,7 @@ def test_sizes_and_rows_are_reported(recipe, tmp_path, capsys):
     report = json.loads(path.read_text())
     assert [(p["tokens"], p["batch_size"]) for p in report["sizes"]] == [(9, 1), (9, 3)]
     printed = capsys.readouterr().out
-    assert page.read_text().count("| ---: |") == 2 and "### Targets" in printed
+    assert page.read_text().count("| --- |") == 2 and "### Targets" in printed
     for point in report["sizes"]:
         assert list(point["rows"]) == [
             "transformer_greedy_float32",
