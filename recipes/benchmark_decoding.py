@@ -23,6 +23,7 @@ then the end of the codes. --page writes the tables into a page between the line
 an idle machine, and compare ratios, not milliseconds.
 """
 
+import gc
 import importlib.util
 import json
 import pathlib
@@ -144,6 +145,7 @@ def prepare(args, folder, sizes_to_time):
     parts = {}
     for name in labels_of(args):
         print(f"building {name}", file=sys.stderr)
+        gc.collect()  # Layers refer to each other, and a model has 250 MB.
         model, told = decoding_models.build(name, settings), {"ids": 1}
         if name in ("transformer", "shallow"):
             told = {way: num_beams for way, (_, num_beams) in WAYS.items()}
@@ -169,6 +171,7 @@ def measure(args, folder):
     at = [(tokens, 1) for tokens in args.tokens]
     at += [(args.batch_tokens, number) for number in args.batch_sizes]
     parts = prepare(args, folder, at)
+    gc.collect()
     rows = {part.rows for found in parts.values() for part in found}
     rates = decoding_limit.rates(rows, args.hidden_dim, args.intermediate_dim)
     limits = {k: decoding_limit.least_seconds(v, rates) for k, v in parts.items()}

@@ -6,6 +6,7 @@ CTranslate2.
 """
 
 import functools
+import gc
 import json
 import pathlib
 import sys
@@ -103,7 +104,10 @@ def exported(folder, model, precision):
         decoding_models.build(model, settings), precision
     )
     functions = decoding_models.forced(made, settings["tokens"])
-    return decoding_models.served(made, functions, place)
+    loaded = decoding_models.served(made, functions, place)
+    del made, functions
+    gc.collect()  # Layers refer to each other, and a model has 250 MB.
+    return loaded
 
 
 def keras_vqem(data, model, precision, way="ids"):
