@@ -95,10 +95,14 @@ def measure(args, folder):
     with Contest(
         decoding_contestants.__file__, folder, args.threads, args.peers
     ) as contest:
-        print("loading and translating", file=sys.stderr)
+        print("loading", file=sys.stderr)
         contest.build(entries_of(args, models, precisions), tokens=0, batch_size=1)
+        for name in list(contest.workers):
+            print(f"translating: {name}", file=sys.stderr)
+            contest.ask(name, warm=1)
         left = end - time.monotonic()
-        chosen = decoding_report.race(contest, left, most_rounds=len(rows) // 4)
+        most = max(len(rows) // 4, 1)
+        chosen = decoding_report.race(contest, left, most_rounds=most, warmup=0)
         results = contest.results
     decoding_report.summarize(results, {"over_greedy": f"{first}_greedy_float32"})
     for row in results.values():

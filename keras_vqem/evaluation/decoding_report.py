@@ -70,6 +70,7 @@ def race(
     budget: float,
     title: str = "",
     most_rounds: int = MOST_ROUNDS,
+    warmup: int = 1,
     clock: Callable[[], float] = time.monotonic,
 ) -> Plan | None:
     """Warms up all contestants, tries one step of each, then times as many as fit.
@@ -81,14 +82,15 @@ def race(
         budget: Seconds for everything.
         title: Text before the names of the rounds.
         most_rounds: Maximum number of rounds, after the first.
+        warmup: Number of steps before the trial. 0 if there were some already.
         clock: Function that returns the time in seconds.
 
     Returns:
         The `Plan`, or None if no contestant is left.
     """
-    start, workers = clock(), len(contest.workers)
-    progress = Progress(2 * workers)
-    contest.race(1, 1, 1, progress, title, untimed=0)
+    start, stages = clock(), 2 if warmup else 1
+    progress = Progress(stages * len(contest.workers))
+    contest.race(1, 1, warmup, progress, title, untimed=0)
     progress.close()
     seconds = {
         name: result["seconds"][0]
