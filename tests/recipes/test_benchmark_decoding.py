@@ -84,7 +84,7 @@ def test_sizes_and_rows_are_reported(recipe, tmp_path, capsys):
             "codes_3_1_ids_float32",
         ]
         for row in point["rows"].values():
-            assert row["median_ms"] > row["limit_ms"] > 0
+            assert min(row["median_ms"], row["limit_ms"], row["times_limit"]) > 0
             assert f"| {row['label']} | {row['median_ms']:.1f} |" in printed
     assert matplotlib.image.imread(tmp_path / "plot.png").shape[1] > 500
 
