@@ -64,12 +64,10 @@ def entries_of(args, models, precisions):
 
 def measure(args, folder):
     """Scores and times all rows, and returns a dict with one size and its rows."""
-    import benchmark_decoding
-
     from keras_vqem.evaluation import decoding_report, translation_scores
     from keras_vqem.evaluation.benchmark_processes import Contest
     from keras_vqem.models import Transformer, loading
-    from keras_vqem.serving import write_ctranslate2
+    from keras_vqem.serving import ctranslate2_precisions, write_ctranslate2
 
     given = args.presets or SHIPPED
     names = names_of([loading.model_file(path) for path in given])
@@ -89,7 +87,7 @@ def measure(args, folder):
     (folder / "sentences.json").write_text(json.dumps(rows))
     precisions = []
     if args.peers:
-        precisions = benchmark_decoding.supported(args.peers)
+        precisions = ctranslate2_precisions(args.peers)
         write_ctranslate2(models[first], folder / f"{first}_ct2", args.peers)
     end = time.monotonic() + 60 * args.minutes
     with Contest(
@@ -135,7 +133,7 @@ def text_of(args, result):
     return "\n\n".join([result["header"], markdown_table(names, lines), note])
 
 
-def draw(result, path):
+def draw(args, result, path):
     """Draws BLEU against latency, a point per row and a color per model."""
     entries = [
         {

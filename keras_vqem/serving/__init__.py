@@ -3,6 +3,7 @@
 from keras_vqem.serving.client import GrpcClient, RestClient, ServerError
 from keras_vqem.serving.configuration import add_model, write_configuration
 from keras_vqem.serving.ctranslate2_export import (
+    ctranslate2_precisions,
     ctranslate2_translate,
     write_ctranslate2,
 )
@@ -13,6 +14,7 @@ __all__ = [
     "RestClient",
     "ServerError",
     "add_model",
+    "ctranslate2_precisions",
     "ctranslate2_translate",
     "write_configuration",
     "write_ctranslate2",

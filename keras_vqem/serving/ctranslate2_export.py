@@ -196,6 +196,21 @@ def ctranslate2_translate(
         return json.loads(pathlib.Path(place, "answer.json").read_text())
 
 
+def ctranslate2_precisions(python: str | os.PathLike) -> list[str]:
+    """Returns the precisions in which CTranslate2 computes on this processor.
+
+    Args:
+        python: Interpreter that has the package ctranslate2.
+
+    Returns:
+        List with those of `"float32"`, `"bfloat16"` and `"int8"` that it supports.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        _ask(python, "precisions", place)
+        found = json.loads(pathlib.Path(place, "answer.json").read_text())
+    return [name for name in ("float32", "bfloat16", "int8") if name in found]
+
+
 def _ask(python, *arguments):
     """Runs the peer. With -P, Python does not import from the folder of its file."""
     command = [str(part) for part in (python, "-P", PEER, *arguments)]

@@ -5,6 +5,7 @@ as a script:
 
     python ctranslate2_peer.py convert FOLDER MODEL     from weights.npz, settings.json
     python ctranslate2_peer.py translate MODEL FOLDER   from request.json to answer.json
+    python ctranslate2_peer.py precisions FOLDER        to answer.json
 """
 
 import json
@@ -73,5 +74,15 @@ def translate(folder: str, place: str) -> None:
     pathlib.Path(place, "answer.json").write_text(json.dumps(found))
 
 
+def precisions(place: str) -> None:
+    """Lists the types in which this processor can compute."""
+    import ctranslate2
+
+    found = sorted(ctranslate2.get_supported_compute_types("cpu"))
+    pathlib.Path(place, "answer.json").write_text(json.dumps(found))
+
+
+COMMANDS = {"convert": convert, "translate": translate, "precisions": precisions}
+
 if __name__ == "__main__":
-    {"convert": convert, "translate": translate}[sys.argv[1]](*sys.argv[2:])
+    COMMANDS[sys.argv[1]](*sys.argv[2:])

@@ -125,6 +125,8 @@ def test_errors_name_the_remedy(model, tmp_path):
         export.write_ctranslate2(model, tmp_path / "model", tmp_path / "no_python")
     with pytest.raises(export.PeerFailed, match="has no package ctranslate2.*make"):
         export.write_ctranslate2(model, tmp_path / "model", sys.executable)
+    with pytest.raises(export.PeerFailed, match="has no package ctranslate2"):
+        export.ctranslate2_precisions(sys.executable)
     assert not (tmp_path / "model").exists()
     with pytest.raises(ValueError, match=r"must end in id 1, received \[3, 4\]"):
         export.ctranslate2_translate(tmp_path, [[3, 4]], sys.executable)
@@ -133,6 +135,11 @@ def test_errors_name_the_remedy(model, tmp_path):
 def cut(rows):
     """Ids up to the end symbol, as lists."""
     return [row[: row.index(1)] if 1 in row else row for row in rows]
+
+
+@pytest.mark.soak
+def test_every_processor_has_float32():
+    assert "float32" in export.ctranslate2_precisions(PEERS)
 
 
 @pytest.mark.soak
