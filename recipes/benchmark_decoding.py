@@ -24,6 +24,7 @@ an idle machine, and compare ratios, not milliseconds.
 """
 
 import importlib.util
+import os
 import pathlib
 import tempfile
 
@@ -143,6 +144,9 @@ def main(arguments=None):
     print(text)
     if args.page:
         name = "presets" if trained else "decoding"
+        if args.plot:
+            picture = os.path.relpath(args.plot, args.page.parent)
+            text += f"\n\n![The same as a picture]({picture})"
         decoding_report.write_section(args.page, name, text)
     if args.plot:
         task.draw(args, result, args.plot)
