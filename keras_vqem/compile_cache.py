@@ -121,6 +121,10 @@ def _machine():
         kinds = {x for x in lines if x.startswith(("model name", "flags", "Features"))}
     except OSError:
         kinds = {platform.processor()}
+    for path in pathlib.Path("/proc/driver/nvidia").glob("gpus/*/information"):
+        with contextlib.suppress(OSError):
+            lines = path.read_text().splitlines()
+            kinds |= {x for x in lines if x.startswith("Model")}
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     facts = [*sorted(kinds), platform.machine(), cores, os.environ.get("XLA_FLAGS")]
     digest = hashlib.sha256(repr(facts).encode()).hexdigest()
