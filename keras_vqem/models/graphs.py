@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 class Graphs:
-    """Methods of a translator as graphs. TensorFlow would try to export a plain dict."""
+    """Methods of a translator as graphs. TensorFlow would export a plain dict."""
 
     def __init__(self):
         self._by_options = {}

@@ -47,7 +47,7 @@ def in_precision(model: "Translator", precision: str | None) -> "Translator":
             f"`precision` must be one of {', '.join(PRECISIONS)}, received "
             f"{precision!r}.{tried} Use bfloat16, with half the size of float32."
         )
-    # A mixed policy has the same name in no case: it keeps variables in float32.
+    # A mixed policy, such as mixed_bfloat16, has another name: its weights are float32.
     if precision in (None, model.dtype_policy.name):
         return model
     config = {**model.get_config(), "dtype": precision, "tokenizer": model.tokenizer}

@@ -67,7 +67,6 @@ def test_bfloat16_is_half_and_says_nearly_the_same(name, tmp_path):
     assert {k: (v.dtype, v.shape.as_list()) for k, v in specs.items()} == {
         k: (v.dtype, v.shape.as_list()) for k, v in half_specs.items()
     }
-    # What it wrote has, under the model of full precision, nearly the score it says.
     copy = in_precision(model, "bfloat16")
     assert [t.decode() for t in found["translations"].numpy()] == copy.translate(TEXTS)
     assert found["scores"].dtype == tf.float32
