@@ -37,15 +37,9 @@ def in_precision(model: "Translator", precision: str | None) -> "Translator":
     'bfloat16'
     """
     if precision is not None and precision not in PRECISIONS:
-        tried = ""
-        if precision == "int8":
-            tried = (
-                " TensorFlow's int8 made these models slower "
-                "(docs/results/export_precision.md)."
-            )
         raise ValueError(
             f"`precision` must be one of {', '.join(PRECISIONS)}, received "
-            f"{precision!r}.{tried} Use bfloat16, with half the size of float32."
+            f"{precision!r}. Use bfloat16, with half the size of float32."
         )
     # A mixed policy, such as mixed_bfloat16, has another name: its weights are float32.
     if precision in (None, model.dtype_policy.name):
