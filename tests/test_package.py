@@ -105,6 +105,22 @@ def test_other_backends_get_the_remedy(backend, where, tmp_path):
     assert "KERAS_BACKEND=tensorflow" in message and repr(backend) in message
 
 
+def test_the_import_leaves_out_what_is_rarely_needed():
+    script = """
+import sys, keras
+known = set(sys.modules)  # Keras imports matplotlib if it is there.
+import keras_vqem
+found = {name.split(".")[0] for name in set(sys.modules) - known}
+print(sorted(found & {
+    "flask", "matplotlib", "sacrebleu", "scipy", "sentencepiece",
+    "tensorflow_datasets", "tensorflow_serving", "tensorflow_text"}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_every_package_is_installed():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     listed = set(settings["tool"]["setuptools"]["packages"])

@@ -52,6 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--version", **number, help=help)
     help = "number of tokens after which a translator cuts texts (default: 256)"
     add("--max-tokens", default=256, **number, help=help)
+    help = "type in which a translator stores its weights and computes: float32 or "
+    help += "bfloat16, half the size (default: as the model is)"
+    add("--precision", metavar="TYPE", help=help)
     decoding.add_arguments(parser)
 
 
@@ -80,6 +83,13 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         read_models(folder.parent)  # An unreadable file fails before the work.
         model = load_model(options.model, Translator, ImageVQVAE, ImageVAE)
         chosen = decoding.chosen(given, model)
+        if options.precision and not isinstance(model, Translator):
+            raise ValueError(
+                f"--precision is for translators, and {options.model} is an "
+                f"{type(model).__name__}. Leave it out."
+            )
+        if options.precision:
+            chosen = {"precision": options.precision, **chosen}
         write(model, folder, version, options.max_tokens, chosen)
         settings = add_model(folder.parent, folder.name, f"/models/{folder.name}")
         print(f"{options.folder / str(version)}: {options.model}")

@@ -269,6 +269,8 @@ class CTCTranslator(Translator):
 
     # Translation.
 
+    _most_tokens_untraced = 64  # There is no step per word.
+
     @with_generation_config
     def generate(
         self,

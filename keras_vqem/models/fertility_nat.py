@@ -206,6 +206,8 @@ class FertilityNAT(Translator):
 
     # Translation.
 
+    _most_tokens_untraced = 64  # There is no step per word.
+
     @with_generation_config
     def generate(
         self,

@@ -111,6 +111,8 @@ class LatentTranslation(Translator):
         positions = -(-(2 * source_tokens + 10) // 2**self.num_compress_steps)
         return positions * self._num_groups
 
+    _most_tokens_untraced = 64  # There is no step per word.
+
     @with_generation_config
     def generate(
         self,

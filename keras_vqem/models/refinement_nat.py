@@ -210,6 +210,8 @@ class RefinementNAT(Translator):
 
     # Translation.
 
+    _most_tokens_untraced = 64  # There is no step per word.
+
     @with_generation_config
     def generate(
         self,

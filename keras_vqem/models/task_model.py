@@ -225,8 +225,11 @@ class TaskModel(Presets, keras.Model):
     def _export(self, filepath, endpoints, *others):
         """Writes a SavedModel of endpoints that use this model and `others`."""
         archive = keras.export.ExportArchive()
-        for model in (self, *others):  # Before endpoints are added, which use weights.
-            archive.track(model)
+        # An archive stores the weights that endpoints use. It would store those of a
+        # model that it tracks once more; inside a module only resources are found.
+        resources = tf.Module()
+        resources.models = [self, *others]
+        archive.track(resources)
         for name, endpoint in endpoints.items():
             archive.add_endpoint(name, *endpoint)
         archive.write_out(str(filepath), verbose=False)

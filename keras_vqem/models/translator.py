@@ -21,6 +21,8 @@ from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import translation_endpoints as endpoints
 from keras_vqem.models.choices import as_text
 from keras_vqem.models.generation import Generation
+from keras_vqem.models.graphs import Graphs
+from keras_vqem.models.precision import in_precision
 from keras_vqem.models.schedules import WarmupInverseSquareRoot
 from keras_vqem.models.task_model import TaskModel
 from keras_vqem.models.token_scores import cross_entropy
@@ -29,13 +31,6 @@ from keras_vqem.models.token_scores import cross_entropy
 LONG = 128
 # Texts are cut after this many tokens, unless a call says otherwise.
 MAX_TOKENS = 256
-
-
-class _Graphs:
-    """Graphs by their options. TensorFlow would try to export a plain dict."""
-
-    def __init__(self):
-        self.by_options = {}
 
 
 class Translator(Generation, TaskModel):
@@ -64,6 +59,10 @@ class Translator(Generation, TaskModel):
             positions see each other.
         **kwargs: Arguments of `keras.Model`.
     """
+
+    # Source tokens up to which a single call is faster than tracing its graph. A model
+    # with a step per word takes too many of them one operation at a time.
+    _most_tokens_untraced = 12
 
     def __init__(
         self,
@@ -105,7 +104,7 @@ class Translator(Generation, TaskModel):
         )
         self.embedding_dropout = ReplicaDropout(dropout, dtype=self.dtype_policy)
         self.token_nll = keras.metrics.Mean(name="token_nll")
-        self._graphs = _Graphs()
+        self._graphs = Graphs()
 
     def build(self, input_shape: Any = None) -> None:
         self.embedding.build()
@@ -261,25 +260,7 @@ class Translator(Generation, TaskModel):
         """Returns a method that takes `source_ids` as a graph, traced once."""
         if not self.built:
             self.build()
-        graphs = self._graphs.by_options
-        options = {**self.generation_config, **options}
-        key = (method.__name__, *sorted(options.items()))
-        try:
-            hash(key)
-        except TypeError:
-            raise ValueError(
-                f"The options {options} cannot be used here, because one of them is "
-                f"not hashable. Call `translate_ids` to pass one limit per row."
-            ) from None
-        if key not in graphs:
-            graphs[key] = tf.function(
-                lambda source_ids: method(source_ids, **options),
-                input_signature=[tf.TensorSpec([None, None], "int32")],
-                autograph=False,
-            )
-            # Traced now: `generate` would read what `generation_config` is by then.
-            graphs[key].get_concrete_function()
-        return graphs[key]
+        return self._graphs.graph(method, {**self.generation_config, **options})
 
     def translate(
         self,
@@ -330,10 +311,15 @@ class Translator(Generation, TaskModel):
             rows_of_ids = rows_of_ids[:, :max_tokens]
             lengths = np.minimum(lengths, max_tokens)
         order = np.argsort(-lengths, kind="stable")
-        if return_scores:
-            graph = self._graph(self.generate, options)
-        else:
-            graph = self.translation_graph(**options)
+        if not self.built:
+            self.build()
+        method = self.generate if return_scores else self.translate_ids
+        short = lengths.max() <= self._most_tokens_untraced
+        graph = self._graphs.for_call(
+            method,
+            {**self.generation_config, **options},
+            short=short and len(texts) <= batch_size,
+        )
         number = options.get("num_return_sequences")
         shape = len(texts) if number is None else (len(texts), int(number))
         found = np.full(shape, "", object).tolist()
@@ -361,6 +347,7 @@ class Translator(Generation, TaskModel):
         self,
         filepath: str | os.PathLike,
         max_tokens: int = MAX_TOKENS,
+        precision: str | None = None,
         **options: Any,
     ) -> None:
         """Writes a SavedModel that TensorFlow Serving can load.
@@ -385,15 +372,23 @@ class Translator(Generation, TaskModel):
             filepath: Folder to write. TensorFlow Serving expects its name to be a
                 version number, such as `models/translator/1`.
             max_tokens: Number of tokens after which texts and ids are cut.
+            precision: Type in which weights are stored and which the graph computes
+                in, also those of a rescorer: `"float32"` or `"bfloat16"`, which takes
+                half the space. None keeps that of the model. Every CPU runs bfloat16;
+                one without instructions for it is slower with it, not wrong.
             **options: Options of `generate`, such as `num_beams`. They override
                 `generation_config`.
         """
         endpoints.check_max_tokens(max_tokens)
         if not self.built:
             self.build()
-        options = {**self.generation_config, **options}
+        options = {
+            name: in_precision(x, precision) if isinstance(x, keras.Model) else x
+            for name, x in {**self.generation_config, **options}.items()
+        }
         rescorers = [x for x in options.values() if isinstance(x, keras.Model)]
-        self._export(filepath, self._endpoints(max_tokens, options), *rescorers)
+        model = in_precision(self, precision)
+        model._export(filepath, model._endpoints(max_tokens, options), *rescorers)
 
     def _endpoints(self, max_tokens, options):
         """Returns a dict from names to functions and their signatures."""
@@ -415,5 +410,7 @@ class Translator(Generation, TaskModel):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "Translator":
-        tokenizer = keras.saving.deserialize_keras_object(config["tokenizer"])
+        tokenizer = config["tokenizer"]
+        if isinstance(tokenizer, dict):
+            tokenizer = keras.saving.deserialize_keras_object(tokenizer)
         return super().from_config({**config, "tokenizer": tokenizer})

@@ -12,7 +12,6 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-import tensorflow_text
 
 from keras_vqem import quiet
 from keras_vqem.files import replacing
@@ -322,6 +321,8 @@ class SentencePieceTokenizer(keras.layers.Layer):
         self._set_proto((pathlib.Path(dir_path) / ASSET).read_bytes())
 
     def _set_proto(self, proto):
+        import tensorflow_text  # Slow to import, and needed with a vocabulary only.
+
         try:
             with quiet.held_back():  # SentencePiece logs that it normalizes nothing
                 tokenizer = tensorflow_text.SentencepieceTokenizer(
