@@ -13,7 +13,6 @@ import tensorflow as tf
 from keras import ops
 from tensorflow.python.ops import control_flow_util
 
-
 # TensorFlow's sparse matrix product has a fast kernel for fewer columns than this.
 NARROW = 32
 
