@@ -54,8 +54,8 @@ class SquaredCommitment(Strategy):
         """
         size = pieces.shape[-1]
 
-        # By hand, the gradient is one pass over the vectors. Of the squares and their
-        # mean it would be four, and their values would be kept for it.
+        # The gradient by hand is one pass over the vectors; that of squares and their
+        # mean would be several.
         @tf.custom_gradient
         def errors(pieces, quantized):
             difference = pieces - quantized
