@@ -43,9 +43,9 @@ MEMORY_STEPS = 6
 # The sizes that the targets are meant for.
 TARGET_SIZES = {"vectors": 4096, "dim": 512, "codes": 4096, "memory_codes": 65536}
 TARGETS = [
-    ("hard EM at most 1.3x the bare matmul", "hard", "matmul", "<=", 1.3),
-    ("soft EM, m=10, at most 2x the bare matmul", "soft10", "matmul", "<=", 2.0),
-    ("soft EM, m=50, at most 3x the bare matmul", "soft50", "matmul", "<=", 3.0),
+    ("hard EM at most 1.15x the bare matmul", "hard", "matmul", "<=", 1.15),
+    ("soft EM, m=10, at most 1.4x the bare matmul", "soft10", "matmul", "<=", 1.4),
+    ("soft EM, m=50, at most 1.8x the bare matmul", "soft50", "matmul", "<=", 1.8),
     ("hard EM 5x faster than vector-quantize-pytorch", "vqp", "hard", ">=", 5.0),
     ("hard EM faster than Sonnet", "sonnet", "hard", ">", 1.0),
     ("hard EM faster than KerasHub", "keras_hub", "hard", ">", 1.0),
