@@ -105,7 +105,8 @@ def run(
         def one(position, rows, state):
             return (position + 1, *write(position, rows, state, parts))
 
-        return _while(more, one, (position, rows, state))
+        variables = (position, rows, state)
+        return tf.while_loop(more, one, variables, shape_invariants=_growing(variables))
 
     if memory is None:
         _, rows, _ = until(0, tf.constant(0), rows, state, parts)
@@ -125,29 +126,30 @@ def run(
         places, rows, parts = _gathered((places, rows, parts), kept)
         return position, places, rows, _gathered(state, beams), parts, done
 
-    return _while(
+    first = tf.constant(0)
+    fewer = tf.nest.map_structure(lambda x: tf.TensorShape([None, *x.shape[1:]]), parts)
+    return tf.while_loop(
         lambda position, places, *_: tf.size(places) > 0,
         phase,
-        (tf.constant(0), places, rows, state, parts, done),
+        (first, places, rows, state, parts, done),
+        shape_invariants=(
+            *_growing((first, places, rows, state)),
+            fewer,
+            _growing(done),
+        ),
     )[-1]
 
 
-def _while(condition, body, variables):
-    return tf.while_loop(
-        condition,
-        body,
-        variables,
-        shape_invariants=tf.nest.map_structure(_growing, variables),
-    )
+def _growing(tensors):
+    """Returns shapes of which the first two axes and those of size 0 are free."""
 
+    def shape(leaf):
+        if leaf.shape.rank is None:
+            return leaf.shape
+        axes = enumerate(leaf.shape)
+        return tf.TensorShape([None if i < 2 or not n else n for i, n in axes])
 
-def _growing(leaf):
-    """Returns a shape of which the first two axes and those of size 0 are free."""
-    if leaf.shape.rank is None:
-        return leaf.shape
-    return tf.TensorShape(
-        [None if i < 2 or not size else size for i, size in enumerate(leaf.shape)]
-    )
+    return tf.nest.map_structure(shape, tensors)
 
 
 def _gathered(tensors, kept):
