@@ -4,7 +4,7 @@ import json
 import os
 import pathlib
 
-from keras_vqem import quiet
+from keras_vqem import compile_cache, quiet
 
 
 def _configured_backend():
@@ -36,6 +36,8 @@ def _require_tensorflow_backend():
         ) from cause
 
 
+# Both before TensorFlow starts.
+compile_cache.start()
 quiet.start()
 _require_tensorflow_backend()
 

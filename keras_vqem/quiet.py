@@ -17,7 +17,7 @@ import pathlib
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 
 def _asked_for():
@@ -49,8 +49,11 @@ def _screen_and_file(files):
 
 
 @contextlib.contextmanager
-def held_back() -> Iterator[Callable[[], None]]:
+def held_back(never: Iterable[bytes] = ()) -> Iterator[Callable[[], None]]:
     """Holds back what a block writes to file descriptor 2, and shows it on failure.
+
+    Args:
+        never: Texts. Lines with one of them are not shown even then.
 
     Yields:
         A function without arguments that shows what was held back so far.
@@ -64,7 +67,9 @@ def held_back() -> Iterator[Callable[[], None]]:
 
         def show():
             held.seek(0)
-            screen.write(held.read())
+            for line in held:
+                if not any(text in line for text in never):
+                    screen.write(line)
 
         # After a crash of the process nothing can show what was held back: at least
         # print where it crashed.

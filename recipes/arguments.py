@@ -30,6 +30,9 @@ MAY_DIFFER = (
 class Parser(argparse.ArgumentParser):
     def parse_args(self, args=None, namespace=None):
         options = super().parse_args(args, namespace)
+        if getattr(options, "jit", False):
+            # Also read by keras_vqem, which sets TensorFlow up for it.
+            os.environ.setdefault("KERAS_VQEM_COMPILE_CACHE", "1")
         # Before the recipe imports TensorFlow: keras_vqem starts it quietly.
         import keras_vqem  # noqa: F401
 
@@ -162,7 +165,9 @@ def add_run_arguments(parser, epochs, average):
     add(
         "--jit",
         action="store_true",
-        help="compile the training step with XLA, on one device",
+        help="compile the training step with XLA, on one device. Compiled steps are "
+        "kept in ~/.cache/keras_vqem, or in the folder that the environment variable "
+        "KERAS_VQEM_COMPILE_CACHE names; 0 keeps none",
     )
     add_number(
         parser,

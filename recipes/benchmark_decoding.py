@@ -1,115 +1,44 @@
-"""Measures the time of a translation: LatentNMT beside our KV-cached Transformer.
+"""Measures the time of a translation: ours, beside CTranslate2 with the same weights.
 
-    python recipes/benchmark_decoding.py --json out/decoding.json
+    make .venv-peers/.ready
+    python recipes/benchmark_decoding.py --peers .venv-peers/bin/python \\
+        --precision float32 bfloat16 --json out/decoding.json --plot out/decoding.png
 
 Random weights at the paper's size by default: 6 + 6 layers, hidden_dim 512,
-intermediate_dim 2048, a vocabulary of 32,768, n_c = 3, 27 tokens in and out, one
-sentence at a time. Every model is exported as a SavedModel from ids to ids and loaded
-again; all are then timed in one process, in turns. Lengths are fixed, because random
-weights do not predict an end: the Transformer writes 27 tokens; LatentNMT predicts as
-many codes as 27 tokens and the end of the sentence need, and then the end of the codes.
-Run it on an idle machine, and compare ratios, not milliseconds.
+intermediate_dim 2048, a vocabulary of 32,768. Sources of several lengths, one sentence
+at a time, and batches; as many tokens are written as read. Every model of ours is
+exported as a SavedModel from ids to ids and loaded again. All take turns, round after
+round; one process holds our models of one precision, another one those of CTranslate2.
+
+With --presets, the trained translators instead: BLEU and time of the sentences of a
+test set, one at a time, with the lengths that the models choose.
+
+    python recipes/benchmark_decoding.py --peers .venv-peers/bin/python \\
+        --presets --data data/multi30k --json out/presets.json --plot out/presets.png
+
+Lengths are forced where weights are random: they do not predict an end. A Transformer
+writes as many ids as its source has; LatentNMT predicts the codes that they need, and
+then the end of the codes. --page writes the tables into a page between the lines
+<!-- decoding --> and <!-- end decoding -->, or presets instead of decoding. Run it on
+an idle machine, and compare ratios, not milliseconds.
 """
 
+import importlib.util
+import os
 import pathlib
 import tempfile
 
 from arguments import (
+    above_zero,
     add_number,
     add_sizes,
     make_parser,
     positive,
-    sizes,
     user_errors,
 )
 
 
-class Vocabulary:
-    """Stands in for a tokenizer in models that are not trained."""
-
-    def __init__(self, size):
-        self.vocabulary_size = size
-
-
-def export(model, folder, tokens, **options):
-    """Exports a model and returns a function that translates ids [1, tokens]."""
-    import keras
-    import tensorflow as tf
-
-    archive = keras.export.ExportArchive()
-    archive.track(model)
-    archive.add_endpoint(
-        "serve",
-        lambda source_ids: model.translate_ids(source_ids, **options),
-        [tf.TensorSpec([None, None], "int32")],
-    )
-    archive.write_out(str(folder), verbose=False)
-    served = tf.saved_model.load(str(folder))
-    source_ids = tf.concat(
-        [3 + tf.range(tokens - 1)[None] % 1000, tf.ones((1, 1), "int32")], axis=1
-    )
-    # The closure keeps `served`, and so its weights, alive.
-    return lambda: served.serve(source_ids).numpy()
-
-
-def end_as_soon_as_allowed(predictor):
-    """Makes the end of the codes by far the most probable code at every position."""
-    import numpy as np
-
-    predictor.decoder.norm.beta.assign(np.ones(predictor.hidden_dim))
-    embeddings = predictor.embedding.embeddings.numpy()
-    embeddings[predictor.end_code] = 1.0
-    predictor.embedding.embeddings.assign(embeddings)
-
-
-def contestants(arguments, folder):
-    import keras
-
-    from keras_vqem import layers, models
-
-    keras.utils.set_random_seed(0)
-    network = sizes(arguments)
-    vocabulary = Vocabulary(arguments.vocabulary)
-    length = {"min_length": arguments.tokens, "max_length": arguments.tokens}
-    teacher = models.Transformer(vocabulary, **network)
-    teacher.build()
-    found = {
-        "Transformer, greedy": export(
-            teacher, folder / "greedy", arguments.tokens, **length
-        ),
-        "Transformer, beam 4": export(
-            teacher, folder / "beam", arguments.tokens, num_beams=4, **length
-        ),
-    }
-    for num_compress_steps in arguments.num_compress_steps:
-        # The codes of all tokens and the end of the sentence; then the end of codes.
-        codes = -(-(arguments.tokens + 1) // 2**num_compress_steps)
-        for num_layers in arguments.num_predictor_layers:
-            model = models.LatentNMT(
-                vocabulary,
-                layers.VQEMBottleneck(
-                    arguments.num_codes, initializer="random_normal", num_samples=10
-                ),
-                num_compress_steps=num_compress_steps,
-                num_predictor_layers=num_layers,
-                **network,
-            )
-            model.build()
-            end_as_soon_as_allowed(model.predictor)
-            name = (
-                f"LatentNMT, n_c={num_compress_steps}, predictor of {num_layers} layers"
-            )
-            found[name] = export(
-                model,
-                folder / f"latent_{num_compress_steps}_{num_layers}",
-                arguments.tokens,
-                min_codes=codes,
-            )
-    return found
-
-
-@user_errors
-def main(arguments=None):
+def parse(argv):
     parser = make_parser(__doc__)
     add = parser.add_argument
     add_sizes(
@@ -120,47 +49,107 @@ def main(arguments=None):
         num_encoder_layers=6,
         num_decoder_layers=6,
     )
+    peers_help = "Python interpreter that has ctranslate2 (default: it is left out)"
+    add("--peers", metavar="PYTHON", help=peers_help)
+    help = "precisions of our models (default: float32)"
+    choices = {"choices": ("float32", "bfloat16"), "nargs": "+"}
+    add("--precision", default=["float32"], **choices, help=help)
     many = {"type": positive, "nargs": "+", "metavar": "N"}
-    help = "numbers of predictor layers to try (default: 2 6)"
-    add("--num-predictor-layers", default=[2, 6], **many, help=help)
-    help = "numbers of compress steps, n_c, to try (default: 3 4)"
-    add("--num-compress-steps", default=[3, 4], **many, help=help)
+    for flag, default, text in (
+        ("--tokens", [8, 16, 27, 50], "lengths of single sentences"),
+        ("--batch-sizes", [8, 32, 128], "sizes of batches"),
+        ("--num-compress-steps", [3, 4], "numbers of compress steps, n_c, to try"),
+        ("--num-predictor-layers", [6, 2, 1], "numbers of predictor layers, P, to try"),
+    ):
+        help = f"{text} (default: {' '.join(map(str, default))})"
+        add(flag, default=default, **many, help=help)
+    add_number(parser, "--batch-tokens", 27, "length of the sentences of batches")
     add_number(parser, "--vocabulary", 32_768, "size of the vocabulary")
     add_number(parser, "--num-codes", 4096, "size of the codebook")
-    help = "number of tokens in the source and in the translation"
-    add_number(parser, "--tokens", 27, help)
-    add_number(parser, "--rounds", 30, "number of timed calls per model")
-    json_help = "file for all numbers, as JSON"
-    add("--json", type=pathlib.Path, metavar="FILE", help=json_help)
-    arguments = parser.parse_args(arguments)
-    if arguments.hidden_dim % arguments.num_heads:
+    help = "minutes for everything, if there is time for two rounds of each size"
+    add_number(parser, "--minutes", 20.0, help, above_zero)
+    threads_help = "threads per contestant (default: as many as usable cores)"
+    add("--threads", type=positive, metavar="N", help=threads_help)
+    group = parser.add_argument_group("trained models")
+    help = "time trained models instead: presets, the first one a Transformer "
+    help += "(default: those of Multi30k)"
+    group.add_argument("--presets", nargs="*", metavar="NAME", help=help)
+    help = "folder of prepare_translation.py, or one with the files of the test set, "
+    help += "such as test_2016_flickr.en and .de"
+    group.add_argument("--data", type=pathlib.Path, metavar="DIR", help=help)
+    help = "name of the split or of the files (default: %(default)s)"
+    group.add_argument("--split", default="test_2016_flickr", help=help)
+    help = "number of lines of the test set (default: all)"
+    group.add_argument("--lines", type=positive, metavar="N", help=help)
+    for flag, metavar, text in (
+        ("--json", "FILE", "file for all numbers, as JSON"),
+        ("--plot", "FILE", "picture to write: .png, .pdf or .svg; needs matplotlib"),
+        ("--page", "FILE", "Markdown page whose section of tables is replaced"),
+    ):
+        add(flag, type=pathlib.Path, metavar=metavar, help=text)
+    args = parser.parse_args(argv)
+    # Mistakes are found before the long computation.
+    if args.hidden_dim % args.num_heads:
         parser.error("--hidden-dim must be a multiple of --num-heads")
+    if args.presets is not None and not args.data:
+        parser.error("--presets translates a test set: add --data")
+    if args.plot and importlib.util.find_spec("matplotlib") is None:
+        parser.error("--plot needs matplotlib: pip install '.[recipes]' in a checkout")
+    if args.page and not args.page.is_file():
+        parser.error(f"--page {args.page} does not exist")
+    return args
 
-    from keras_vqem.evaluation import latency
-    from keras_vqem.evaluation.environment import environment
+
+def header(result):
+    """One line about machine and versions, and a warning if it was not idle."""
+    machine, versions = result["machine"], result["versions"]
+    named = [f"{k} {versions[k]}" for k in ("tensorflow", "keras", "python")]
+    named += [f"ctranslate2 {result['peer']}"] if result.get("peer") else []
+    line = f"{machine['processor']}, {machine['threads']} threads; {', '.join(named)}."
+    others = machine["others_share"]
+    if others is not None and others > 0.05:
+        line += f" **Other processes used {others:.0%} of the machine meanwhile.**"
+    return line
+
+
+@user_errors
+def main(arguments=None):
+    args = parse(arguments)
+
+    import decoding_presets
+    import decoding_sizes
+
+    from keras_vqem.evaluation import decoding_report, environment
     from keras_vqem.files import write_json
 
+    args.threads = args.threads or environment.usable_cores()
+    trained = args.presets is not None
+    task = decoding_presets if trained else decoding_sizes
+    others = environment.OtherProcesses()
     with tempfile.TemporaryDirectory() as folder:
-        print("exporting ...", flush=True)
-        functions = contestants(arguments, pathlib.Path(folder))
-        print(f"timing {arguments.rounds} rounds ...", flush=True)
-        found = latency.measure(functions, rounds=arguments.rounds)
-    greedy, beam = list(found.values())[:2]
-    rows = ["| model | median ms | p95 ms | over greedy | over beam 4 |"]
-    rows.append("| --- | ---: | ---: | ---: | ---: |")
-    for name, times in found.items():
-        rows.append(
-            f"| {name} | {times.median_ms:.1f} | {times.p95_ms:.1f} "
-            f"| {greedy.median_ms / times.median_ms:.2f}x "
-            f"| {beam.median_ms / times.median_ms:.2f}x |"
-        )
-    print("\n".join(rows))
-    if arguments.json:
-        other = ("json", "verbose")
-        settings = {k: v for k, v in vars(arguments).items() if k not in other}
-        results = {name: times._asdict() for name, times in found.items()}
-        report = {"settings": settings, "results": results, **environment()}
-        write_json(arguments.json, report)
+        result = task.measure(args, pathlib.Path(folder))
+    result |= environment.environment()
+    result["machine"] |= {"threads": args.threads, "others_share": others.share()}
+    rows = result["sizes"][0]["rows"].values()
+    found = [row.get("versions", {}).get("ctranslate2") for row in rows]
+    result["peer"] = next(filter(None, found), None)
+    result["header"] = header(result)
+    settings = vars(args).items()
+    result["settings"] = {
+        k: str(v) if isinstance(v, pathlib.Path) else v for k, v in settings
+    }
+    text = task.text_of(args, result)
+    if args.json:
+        write_json(args.json, result)
+    print(text)
+    if args.page:
+        name = "presets" if trained else "decoding"
+        if args.plot:
+            picture = os.path.relpath(args.plot, args.page.parent)
+            text += f"\n\n![The same as a picture]({picture})"
+        decoding_report.write_section(args.page, name, text)
+    if args.plot:
+        task.draw(args, result, args.plot)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ GREETING = "All log messages before absl::InitializeLog() is called"
 
 
 def run(*command, **variables):
-    hidden = ("TF_CPP_MIN_LOG_LEVEL", "KERAS_VQEM_QUIET")
+    hidden = ("TF_CPP_MIN_LOG_LEVEL", "KERAS_VQEM_QUIET", "KERAS_VQEM_COMPILE_CACHE")
     environment = {k: v for k, v in os.environ.items() if k not in hidden}
     return subprocess.run(
         [str(part) for part in command],

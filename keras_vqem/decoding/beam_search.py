@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vqem.checks import whole_number
-from keras_vqem.decoding.loop import allowed, checked, growing, row_limits
+from keras_vqem.decoding.loop import allowed, checked, row_limits, run
 
 _NEVER = -float("inf")
 
@@ -25,6 +25,7 @@ def beam_search(
     pad_id: int = 0,
     best_only: bool = False,
     patience: float | None = None,
+    memory: Any = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds the most probable sequences, with `num_beams` hypotheses per row.
 
@@ -48,9 +49,7 @@ def beam_search(
             The hypotheses of one example are adjacent rows.
         state: Nested lists, tuples and dicts of tensors, as in `greedy_search`, with
             `batch_size * num_beams` rows. The search reorders it along with the
-            hypotheses. It does not reorder tensors in the closure of `step`; these
-            must be the same for all hypotheses of an example. Repeat them once before
-            the search: `keras.ops.repeat(memory, num_beams, axis=0)`.
+            hypotheses. It does not reorder tensors in the closure of `step`.
         batch_size: Number of examples, an integer or a scalar tensor.
         start_id: Id that `step` gets at the first position; not part of the result.
         end_id: Id that ends a hypothesis. With None, all have `max_length` ids.
@@ -72,6 +71,8 @@ def beam_search(
             cannot enter its best finished ones within that length. The results may
             differ from those of None, with which hypotheses may grow to `max_length`
             and most rows go on until then.
+        memory: Nested tensors `[batch_size, ...]`, as in `greedy_search`: one row per
+            example, which its hypotheses share.
 
     Returns:
         A tuple `(ids, scores)`:
@@ -105,22 +106,17 @@ def beam_search(
             f"`patience` must be at least 1, received {patience!r}. Use 1 to stop as "
             f"early as possible, or None to find the best hypotheses."
         )
-    limit = row_limits(max_length, batch_size)
-    state = tf.nest.map_structure(tf.convert_to_tensor, state)
-    first_rows = tf.range(batch_size)[:, None] * num_beams
 
     def penalty(length):
         return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** length_penalty
 
-    # Log probabilities only fall and penalties only grow, so a live hypothesis can
-    # at best keep its log probability and get the penalty of the limit.
-    limit_penalty = penalty(limit)
+    def is_live(rows):
+        return rows["live"][:, 0] > _NEVER
 
-    def running(position, ids, live_ids, live, ended_ids, ended, state):
-        return tf.reduce_any(live[:, 0] > _NEVER)
-
-    def write(position, ids, live_ids, live, ended_ids, ended, state):
-        logits, state = step(ids, state, position)
+    def write(position, rows, state, memory):
+        live, limit = rows["live"], rows["limit"]
+        ids = tf.reshape(rows["ids"], [-1])
+        logits, state = step(ids, state, position, *memory)
         logits = checked(logits)
         if num_beams > logits.shape[-1]:
             raise ValueError(
@@ -135,17 +131,18 @@ def beam_search(
         best, best_ids = tf.math.top_k(
             allowed(logits, position, end_id, min_length), own
         )
-        own_log_p = tf.gather(tf.nn.log_softmax(logits), best_ids, batch_dims=1)
+        own_log_p = best - _log_sum_exp(logits)
         best = tf.where(best > _NEVER, own_log_p, _NEVER) + tf.reshape(live, [-1, 1])
         log_p, chosen = tf.math.top_k(
-            tf.reshape(best, [batch_size, num_beams * own]), min(2, own) * num_beams
+            tf.reshape(best, [-1, num_beams * own]), min(2, own) * num_beams
         )
         parents = chosen // own
         tokens = tf.gather(
-            tf.reshape(best_ids, [batch_size, num_beams * own]), chosen, batch_dims=1
+            tf.reshape(best_ids, [-1, num_beams * own]), chosen, batch_dims=1
         )
         written = tf.concat(
-            [tf.gather(live_ids, parents, batch_dims=1), tokens[:, :, None]], axis=2
+            [tf.gather(rows["live_ids"], parents, batch_dims=1), tokens[:, :, None]],
+            axis=2,
         )
         position += 1
         at_limit = position >= limit
@@ -161,9 +158,12 @@ def beam_search(
             _NEVER,
         )
         keys = tf.where(ends, tf.where(rank < num_beams, scores, _NEVER), behind)
+        ended = rows["ended"]
         kept = tf.math.top_k(tf.concat([ended, keys], axis=1), num_beams).indices
         ended = tf.gather(tf.concat([ended, scores], axis=1), kept, batch_dims=1)
-        ended_ids = tf.pad(ended_ids, [[0, 0], [0, 0], [0, 1]], constant_values=pad_id)
+        ended_ids = tf.pad(
+            rows["ended_ids"], [[0, 0], [0, 0], [0, 1]], constant_values=pad_id
+        )
         ended_ids = tf.gather(
             tf.concat([ended_ids, written], axis=1), kept, batch_dims=1
         )
@@ -171,7 +171,9 @@ def beam_search(
         # A row that is done stays live with probability 0, so nothing changes it.
         live, kept = tf.math.top_k(tf.where(ends, _NEVER, log_p), num_beams)
         bar = ended[:, 0 if best_only else -1]
-        most = limit_penalty
+        # Log probabilities only fall and penalties only grow, so a live hypothesis can
+        # at best keep its log probability and get the penalty of the limit.
+        most = penalty(limit)
         if patience is not None:
             longest = patience * tf.cast(position, tf.float32)
             most = tf.minimum(most, penalty(longest))
@@ -179,40 +181,40 @@ def beam_search(
         live = tf.where(done[:, None], _NEVER, live)
         live_ids = tf.gather(written, kept, batch_dims=1)
         if num_beams > 1:
-            rows = first_rows + tf.gather(parents, kept, batch_dims=1)
-            rows = tf.reshape(rows, [-1])
-            state = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), state)
-        ids = tf.reshape(live_ids[:, :, -1], [-1])
-        return position, ids, live_ids, live, ended_ids, ended, state
+            first = tf.range(tf.shape(live)[0])[:, None] * num_beams
+            order = tf.reshape(first + tf.gather(parents, kept, batch_dims=1), [-1])
+            state = tf.nest.map_structure(lambda leaf: tf.gather(leaf, order), state)
+        return {
+            "ids": live_ids[:, :, -1],
+            "live_ids": live_ids,
+            "live": live,
+            "ended_ids": ended_ids,
+            "ended": ended,
+            "limit": limit,
+        }, state
 
+    limit = row_limits(max_length, batch_size)
     # All hypotheses are equal at first, so only one is live; a row whose limit is 0
     # has none.
     alone = tf.one_hot(0, num_beams, on_value=0.0, off_value=_NEVER)
     no_ids = tf.zeros([batch_size, num_beams, 0], tf.int32)
-    any_ids = tf.TensorShape([None, num_beams, None])
-    each = tf.TensorShape([None, num_beams])
-    *_, ids, scores, _ = tf.while_loop(
-        running,
+    found = run(
         write,
-        (
-            tf.constant(0),
-            tf.fill([batch_size * num_beams], tf.cast(start_id, tf.int32)),
-            no_ids,
-            tf.where(limit[:, None] > 0, alone, _NEVER),
-            no_ids,
-            tf.fill([batch_size, num_beams], _NEVER),
-            state,
-        ),
-        shape_invariants=(
-            tf.TensorShape([]),
-            tf.TensorShape([None]),
-            any_ids,
-            each,
-            any_ids,
-            each,
-            growing(state),
-        ),
+        is_live,
+        {
+            "ids": tf.fill([batch_size, num_beams], tf.cast(start_id, tf.int32)),
+            "live_ids": no_ids,
+            "live": tf.where(limit[:, None] > 0, alone, _NEVER),
+            "ended_ids": no_ids,
+            "ended": tf.fill([batch_size, num_beams], _NEVER),
+            "limit": limit,
+        },
+        state,
+        memory,
+        results={"ended_ids": pad_id, "ended": 0},
+        num_beams=num_beams,
     )
+    ids, scores = found["ended_ids"], found["ended"]
     # In a row that was filled up at its limit, live hypotheses come last regardless of
     # their score: sort once more.
     scores, order = tf.math.top_k(scores, num_beams)
@@ -221,3 +223,10 @@ def beam_search(
     return tf.ensure_shape(ids, [rows, num_beams, None]), tf.ensure_shape(
         scores, [rows, num_beams]
     )
+
+
+def _log_sum_exp(logits):
+    """Returns the log of the sum of exponentials of each row of [N, V], as [N, 1]."""
+    # The softmax is the fastest pass over all ids. Its largest number is at least 1/V.
+    log_share = tf.math.log(tf.reduce_max(tf.nn.softmax(logits), axis=1, keepdims=True))
+    return tf.reduce_max(logits, axis=1, keepdims=True) - log_share

@@ -18,6 +18,7 @@ def greedy_search(
     max_length: int | np.ndarray | tf.Tensor,
     min_length: int = 0,
     pad_id: int = 0,
+    memory: Any = None,
 ) -> tf.Tensor:
     """Writes sequences by taking the most probable id at each position.
 
@@ -29,12 +30,10 @@ def greedy_search(
         step: Function `step(ids, state, position) -> (logits, state)`. It gets the
             ids `[batch]` that were written last (`start_id` at first), the state, and
             the position (a scalar that starts at 0). It returns logits `[batch, V]`
-            for this position, and the new state in the same structure. Tensors that
-            stay the same over the loop, such as the encoded source, belong in the
-            closure of `step`.
-        state: Nested lists, tuples and dicts of tensors `[batch, t, ...]`, for example
-            key-value caches. The second axis may grow, and may be 0 at first. Pass
-            `()` if `step` has no state.
+            for this position, and the new state in the same structure.
+        state: Nested lists, tuples and dicts of tensors `[batch, ...]`, for example
+            key-value caches. The second axis may grow, and every axis that is 0 at
+            first. Pass `()` if `step` has no state.
         batch_size: Number of rows, an integer or a scalar tensor.
         start_id: Id that `step` gets at the first position; not part of the result.
         end_id: Id that ends a row. With None, all rows have `max_length` ids.
@@ -44,6 +43,10 @@ def greedy_search(
             is below 1 stays empty.
         min_length: Number of ids that must come before `end_id`.
         pad_id: Id that fills a row after its end. `step` never gets it.
+        memory: Nested tensors `[batch, ...]` that stay the same, such as the encoded
+            source. `step` gets them as a fourth argument, and the search then leaves
+            out rows that have ended: `step` must not use other tensors with one row
+            per example. None if there are none.
 
     Returns:
         Ids, int32 `[batch, L]`, where `L` is the number of steps taken: the length of
@@ -72,4 +75,5 @@ def greedy_search(
         max_length,
         min_length,
         pad_id,
+        memory,
     )

@@ -20,6 +20,7 @@ def emit(
     max_length: int | np.ndarray | tf.Tensor,
     min_length: int,
     pad_id: int,
+    memory: Any = None,
 ) -> tf.Tensor:
     """Writes one id per row and position until every row has ended.
 
@@ -31,47 +32,138 @@ def emit(
     Returns:
         Ids, int32 `[batch, L]`.
     """
-    limit = row_limits(max_length, batch_size)
     min_length = whole_number("min_length", min_length, 0)
-    state = tf.nest.map_structure(tf.convert_to_tensor, state)
+    limit = row_limits(max_length, batch_size)
 
-    def running(position, ids, ended, emitted, state):
-        return tf.logical_not(tf.reduce_all(ended))
-
-    def write(position, ids, ended, emitted, state):
-        logits, state = step(ids, state, position)
+    def write(position, rows, state, memory):
+        logits, state = step(rows["ids"], state, position, *memory)
         logits = allowed(checked(logits), position, end_id, min_length)
-        # A row that has ended keeps running, but its ids are dropped. `step` never
+        # A row that has ended may keep running, but its ids are dropped. `step` never
         # gets `pad_id`, which therefore need not be one of its ids.
-        ids = choose(logits, position)
+        ids, ended = choose(logits, position), rows["ended"]
         kept = tf.where(ended, pad_id, ids)
-        emitted = tf.concat([emitted, kept[:, None]], axis=1)
-        position += 1
-        ended |= position >= limit
+        ended |= position + 1 >= rows["limit"]
         if end_id is not None:
             ended |= ids == end_id
-        return position, ids, ended, emitted, state
+        written = tf.concat([rows["written"], kept[:, None]], axis=1)
+        return {**rows, "ids": ids, "ended": ended, "written": written}, state
 
-    rows = tf.TensorShape([None])
-    emitted = tf.while_loop(
-        running,
+    rows = {
+        "ids": tf.fill([batch_size], tf.cast(start_id, tf.int32)),
+        "ended": limit < 1,
+        "limit": limit,
+        "written": tf.zeros([batch_size, 0], tf.int32),
+    }
+    found = run(
         write,
-        (
-            tf.constant(0),
-            tf.fill([batch_size], tf.cast(start_id, tf.int32)),
-            limit < 1,
-            tf.zeros([batch_size, 0], tf.int32),
-            state,
-        ),
-        shape_invariants=(
-            tf.TensorShape([]),
-            rows,
-            rows,
-            tf.TensorShape([None, None]),
-            growing(state),
-        ),
-    )[3]
-    return tf.ensure_shape(emitted, [tf.get_static_value(batch_size), None])
+        lambda rows: ~rows["ended"],
+        rows,
+        state,
+        memory,
+        results={"written": pad_id},
+    )
+    rows = tf.get_static_value(batch_size)
+    return tf.ensure_shape(found["written"], [rows, None])
+
+
+def run(
+    write: Callable,
+    is_live: Callable,
+    rows: dict[str, tf.Tensor],
+    state: Any,
+    memory: Any,
+    results: dict[str, int],
+    num_beams: int = 1,
+) -> dict[str, tf.Tensor]:
+    """Calls `write` for one position after the other until all rows are done.
+
+    If there is a `memory`, a long row does not keep the whole batch at work: whenever a
+    quarter of the rows is done, their results are put aside, and they are left out of
+    all tensors. Without one all rows stay, as `write` may know of tensors of its own.
+
+    Args:
+        write: Function `write(position, rows, state, memory) -> (rows, state)`. It gets
+            the memory in a tuple, which is empty if there is none.
+        is_live: Function `is_live(rows) -> booleans [n]`, False for rows that are done.
+        rows: Dict of tensors `[n, ...]`.
+        state: Nested tensors `[n * num_beams, ...]`.
+        memory: Nested tensors `[n, ...]` that stay the same, or None.
+        results: Dict from the names of those `rows` to return to the numbers that fill
+            them up behind their end.
+        num_beams: Number of rows of `state` per row.
+
+    Returns:
+        Dict of these rows, in their first order.
+    """
+    parts = () if memory is None else (memory,)
+    state, parts = tf.nest.map_structure(tf.convert_to_tensor, (state, parts))
+
+    def until(enough, position, rows, state, parts):
+        def more(position, rows, state):
+            return tf.reduce_sum(tf.cast(is_live(rows), tf.int32)) > enough
+
+        def one(position, rows, state):
+            return (position + 1, *write(position, rows, state, parts))
+
+        return _while(more, one, (position, rows, state))
+
+    if memory is None:
+        _, rows, _ = until(0, tf.constant(0), rows, state, parts)
+        return {name: rows[name] for name in results}
+    done = {name: rows[name] for name in results}
+    places = tf.range(tf.shape(next(iter(rows.values())))[0])
+
+    def phase(position, places, rows, state, parts, done):
+        enough = tf.size(places) * 3 // 4
+        position, rows, state = until(enough, position, rows, state, parts)
+        done = {
+            name: _put(done[name], places, rows[name], fill)
+            for name, fill in results.items()
+        }
+        kept = tf.cast(tf.where(is_live(rows))[:, 0], tf.int32)
+        beams = tf.reshape(kept[:, None] * num_beams + tf.range(num_beams), [-1])
+        places, rows, parts = _gathered((places, rows, parts), kept)
+        return position, places, rows, _gathered(state, beams), parts, done
+
+    return _while(
+        lambda position, places, *_: tf.size(places) > 0,
+        phase,
+        (tf.constant(0), places, rows, state, parts, done),
+    )[-1]
+
+
+def _while(condition, body, variables):
+    return tf.while_loop(
+        condition,
+        body,
+        variables,
+        shape_invariants=tf.nest.map_structure(_growing, variables),
+    )
+
+
+def _growing(leaf):
+    """Returns a shape of which the first two axes and those of size 0 are free."""
+    if leaf.shape.rank is None:
+        return leaf.shape
+    return tf.TensorShape(
+        [None if i < 2 or not size else size for i, size in enumerate(leaf.shape)]
+    )
+
+
+def _gathered(tensors, kept):
+    return tf.nest.map_structure(lambda leaf: tf.gather(leaf, kept), tensors)
+
+
+def _put(done, places, rows, fill):
+    """Returns results with some of their rows replaced by longer ones."""
+    more = tf.shape(rows)[-1:] - tf.shape(done)[-1:]
+    shape = tf.concat([tf.shape(done)[:-1], more], axis=0)
+    done = tf.concat([done, tf.fill(shape, tf.cast(fill, done.dtype))], axis=-1)
+    # A gather, as scattered rows may not be empty.
+    count = tf.shape(done)[0]
+    new = count + tf.range(tf.size(places))
+    order = tf.tensor_scatter_nd_update(tf.range(count), places[:, None], new)
+    return tf.gather(tf.concat([done, rows], axis=0), order)
 
 
 def row_limits(
@@ -88,18 +180,6 @@ def row_limits(
         f"`max_length` must be an integer or integers [batch], received "
         f"{max_length!r}. Pass the maximum number of ids per row."
     )
-
-
-def growing(state: Any) -> Any:
-    """Returns shape invariants for state whose first two axes may change."""
-
-    def invariant(leaf):
-        if leaf.shape.rank is None:
-            return leaf.shape
-        free = min(leaf.shape.rank, 2)
-        return tf.TensorShape([None] * free + leaf.shape.as_list()[free:])
-
-    return tf.nest.map_structure(invariant, state)
 
 
 def checked(logits: tf.Tensor) -> tf.Tensor:

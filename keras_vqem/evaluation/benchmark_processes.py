@@ -33,12 +33,16 @@ class Entry(NamedTuple):
         contestant: Name of the contestant in its file.
         options: Dict of options of the contestant.
         peer: Whether it needs the interpreter of the peers.
+        process: Name of the process. Entries with the same name share one, which
+            holds the contestant of one entry at a time; what is costly to make, the
+            file of the contestants has to keep. None for a process of its own.
     """
 
     label: str
     contestant: str
     options: dict = {}
     peer: bool = False
+    process: str | None = None
 
 
 class WorkerFailed(Exception):
@@ -180,7 +184,7 @@ class Progress:
 
 
 class Contest:
-    """Contestants, each in its own process, and their results.
+    """Contestants, in processes of their own unless they share one, and their results.
 
     As a context manager it ends the processes. `results` is a dict from names of
     entries to dicts with `label`, the answers of the contestant, and, if it failed,
@@ -202,7 +206,8 @@ class Contest:
     ):
         self.contestants, self.folder = contestants, folder
         self.threads, self.peers = threads, peers
-        self.workers, self.results = {}, {}
+        self.workers, self.results, self.specs = {}, {}, {}
+        self.current = {}  # from workers to the entries that they hold
         self._stack = contextlib.ExitStack()
 
     def __enter__(self):
@@ -225,46 +230,71 @@ class Contest:
                 if python is None:
                     raise WorkerFailed("left out: no --peers interpreter")
                 if name not in self.workers:
-                    worker = Worker(python, self.contestants, self.folder, self.threads)
-                    self._stack.callback(worker.close)
-                    self.workers[name] = worker
+                    self.workers[name] = self._worker(python, entry, entries)
                 spec = {"contestant": entry.contestant, "options": entry.options}
-                self.workers[name].send(build=spec | {"sizes": sizes})
+                self.specs[name] = spec | {"sizes": sizes}
+                self.workers[name].send(build=self.specs[name])
+                self.current[self.workers[name]] = name
             except WorkerFailed as error:
                 self.results[name]["status"] = str(error)
         for name in [name for name in entries if name in self.workers]:
             self.ask(name)
 
+    def _worker(self, python, entry, entries):
+        """Returns the process of an entry, which another one may have started."""
+        if entry.process is not None:
+            for name, worker in self.workers.items():
+                if name in entries and entries[name].process == entry.process:
+                    return worker
+        worker = Worker(python, self.contestants, self.folder, self.threads)
+        self._stack.callback(worker.close)
+        return worker
+
     def ask(self, name: str, **request: Any) -> None:
         """Sends a request, if one is given, and merges the answer into the results."""
-        result = self.results[name]
+        if name not in self.workers:  # It shared a process that has failed.
+            return
+        result, worker = self.results[name], self.workers[name]
         try:
             if request:
-                self.workers[name].send(**request)
-            answer = self.workers[name].receive()
+                if self.current[worker] != name:
+                    worker.ask(build=self.specs[name])
+                    self.current[worker] = name
+                worker.send(**request)
+            answer = worker.receive()
         except WorkerFailed as error:
-            result["status"] = str(error)
-            del self.workers[name]
+            for other in [n for n, found in self.workers.items() if found is worker]:
+                self.results[other].setdefault("status", str(error))
+                del self.workers[other]
             return
         if "seconds" in answer:
             answer["seconds"] = result.get("seconds", []) + answer["seconds"]
         result |= answer
 
     def race(
-        self, rounds: int, steps: int, warmup: int, progress: Progress, title: str = ""
+        self,
+        rounds: int,
+        steps: int,
+        warmup: int,
+        progress: Progress,
+        title: str = "",
+        untimed: int = 1,
     ) -> None:
         """Times all contestants in turns, and stores `seconds` in the results.
 
         Args:
             rounds: Number of turns per contestant.
             steps: Number of timed steps per turn.
-            warmup: Number of steps before the first round, not timed.
-            progress: Progress to show, `rounds + 1` times per contestant.
+            warmup: Number of steps before the first round, not timed. 0 leaves it out.
+            progress: Progress to show, once per contestant for each round and for the
+                warm-up.
             title: Text before the names of the rounds.
+            untimed: Number of steps at the start of each turn that are not timed.
         """
-        for number in range(rounds + 1):
+        for number in range(0 if warmup else 1, rounds + 1):
             stage = f"{title}round {number}/{rounds}" if number else f"{title}warm-up"
-            request = {"run": steps} if number else {"warm": warmup}
+            timed = {"run": {"steps": steps, "untimed": untimed}}
+            request = timed if number else {"warm": warmup}
             for name in list(self.workers):
                 progress.show(f"{stage}: {name}")
                 time.sleep(PAUSE)

@@ -18,6 +18,8 @@ Requests and answers are JSON objects, one per line:
     {"run": n}        one step to warm caches, n timed ones -> {"seconds": [...]}
     {"memory": n}     n steps, watching resident memory     -> {"baseline": ..., ...}
 
+Instead of a number there may be an object with all arguments of the function.
+
 A failure comes back as {"error": ...}; the end of the input ends the process.
 """
 
@@ -79,9 +81,10 @@ def warm(contestant: Any, steps: int) -> dict:
     return {}
 
 
-def run(contestant: Any, steps: int) -> dict[str, list[float]]:
-    """Times each of several steps."""
-    contestant.step()
+def run(contestant: Any, steps: int, untimed: int = 1) -> dict[str, list[float]]:
+    """Times each of several steps, after some that are not timed."""
+    for _ in range(untimed):
+        contestant.step()
     seconds = []
     for _ in range(steps):
         start = time.perf_counter()
@@ -144,9 +147,13 @@ def load_module(path: str) -> types.ModuleType:
     return module
 
 
-def answer(request: str, argument: Any, contestant: Any) -> dict:
+def answer(request: str, arguments: int | dict[str, int], contestant: Any) -> dict:
     """Answers all requests except "build"."""
-    return {"warm": warm, "run": run, "memory": memory}[request](contestant, argument)
+    if not isinstance(arguments, dict):
+        arguments = {"steps": arguments}
+    return {"warm": warm, "run": run, "memory": memory}[request](
+        contestant, **arguments
+    )
 
 
 def main() -> None:
@@ -157,14 +164,14 @@ def main() -> None:
 
     module = contestant = None
     for line in sys.stdin:
-        [(request, argument)] = json.loads(line).items()
+        [(request, arguments)] = json.loads(line).items()
         try:
             module = module or load_module(contestants)
             if request == "build":
                 contestant = None  # Its memory is free before the next one is built.
-                contestant, reply = build(module, folder, int(threads), **argument)
+                contestant, reply = build(module, folder, int(threads), **arguments)
             else:
-                reply = answer(request, argument, contestant)
+                reply = answer(request, arguments, contestant)
         except Exception as error:
             text = " ".join(str(error).split()) or "no message"
             missing = isinstance(

@@ -7,6 +7,8 @@ import tensorflow as tf
 from keras import ops
 from numpy.typing import ArrayLike
 
+from keras_vqem.layers.row_dense import RowDense, flat_rows
+
 # Added to the score of a position that may not be attended to. It is far below all real
 # scores, but finite in float16 as well, because Keras casts the arguments of layers to
 # the compute dtype. A row of padding then attends evenly, without NaN.
@@ -47,9 +49,9 @@ class CachedAttention(keras.layers.Layer):
 
     `layer(query, memory)` is ordinary attention, and `layer(query)` is self-attention.
     A decoder that runs token by token calls the parts instead. It calls
-    `keys_values(memory)` once for a memory that does not change. For self-attention, it
-    calls `keys_values` on each new token and appends the result with `extend`. `split`
-    then brings keys and values into the layout that `attend` needs.
+    `keys_values(memory)` once for a memory that does not change, and `attend` for each
+    token. For self-attention, it calls `keys_values` on each new token and appends the
+    result to its cache with `extend`.
 
     Args:
         num_heads: Number of attention heads. It must divide `D`, the size of the
@@ -70,8 +72,7 @@ class CachedAttention(keras.layers.Layer):
     >>> layer = keras_vqem.layers.CachedAttention(num_heads=2)
     >>> x = np.random.default_rng(0).normal(size=(1, 3, 8)).astype("float32")
     >>> whole = layer(x, x)
-    >>> kept = layer.keys_values(x)
-    >>> last = layer.attend(x[:, 2:], *layer.split(kept))
+    >>> last = layer.attend(x[:, 2:], *layer.keys_values(x))
     >>> bool(np.allclose(whole[:, 2:], last, atol=1e-6))
     True
     """
@@ -91,56 +92,55 @@ class CachedAttention(keras.layers.Layer):
             )
 
         def dense(name, units):
-            layer = keras.layers.Dense(
-                units, use_bias=False, name=name, dtype=self.dtype_policy
-            )
+            layer = RowDense(units, use_bias=False, name=name, dtype=self.dtype_policy)
             layer.build((None, None, width))
             return layer
 
         self.to_query = dense("to_query", width)
         self.to_keys_values = dense("to_keys_values", 2 * width)
         self.to_output = dense("to_output", width)
+        self._head_dim = width // self.num_heads
         self.built = True
 
-    def _by_head(self, x):
-        batch, length, width = ops.shape(x)
-        x = ops.reshape(x, (batch, length, self.num_heads, width // self.num_heads))
+    def _by_head(self, rows, batch, length):
+        """Returns rows [B T, D] as [B, num_heads, T, D / num_heads]."""
+        if isinstance(length, int) and length == 1:  # Nothing changes places.
+            return ops.reshape(rows, (batch, self.num_heads, 1, self._head_dim))
+        x = ops.reshape(rows, (batch, length, self.num_heads, self._head_dim))
         return ops.transpose(x, (0, 2, 1, 3))
 
-    def keys_values(self, memory: ArrayLike) -> tf.Tensor:
-        """Computes keys and values, in the layout to cache.
+    def keys_values(self, memory: ArrayLike) -> tuple[tf.Tensor, tf.Tensor]:
+        """Computes keys and values, in the layout to cache and to attend to.
 
         Args:
             memory: Vectors `[B, S, D]`.
 
         Returns:
-            Keys and values side by side, `[B, S, 2 D]`.
-        """
-        return self.to_keys_values(memory)
-
-    def split(self, keys_values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Splits cached keys and values into the layout that `attend` needs.
-
-        Args:
-            keys_values: Keys and values side by side, `[B, S, 2 D]`.
-
-        Returns:
             A tuple `(keys, values)`, each `[B, num_heads, S, D / num_heads]`.
         """
-        keys, values = ops.split(keys_values, 2, axis=-1)
-        return self._by_head(keys), self._by_head(values)
+        shape = ops.shape(memory)[:2]
+        found = self.to_keys_values(flat_rows(memory))
+        return tuple(self._by_head(x, *shape) for x in ops.split(found, 2, axis=-1))
 
-    def extend(self, cache: tf.Tensor, keys_values: tf.Tensor) -> tf.Tensor:
+    def extend(
+        self,
+        cache: tuple[tf.Tensor, tf.Tensor],
+        keys_values: tuple[tf.Tensor, tf.Tensor],
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Appends the keys and values of new positions to a cache.
 
         Args:
-            cache: Keys and values of the positions so far, `[B, t, 2 D]`.
-            keys_values: Keys and values of the new positions, `[B, s, 2 D]`.
+            cache: Keys and values of the positions so far, each
+                `[B, num_heads, t, D / num_heads]`.
+            keys_values: Keys and values of the new positions, from `keys_values`.
 
         Returns:
-            The new cache, `[B, t + s, 2 D]`.
+            The new cache, a tuple of the same layout.
         """
-        return ops.concatenate([cache, keys_values], axis=1)
+        return tuple(
+            ops.concatenate(pair, axis=2)
+            for pair in zip(cache, keys_values, strict=True)
+        )
 
     def attend(
         self,
@@ -153,8 +153,8 @@ class CachedAttention(keras.layers.Layer):
 
         Args:
             query: Query vectors `[B, T, D]`.
-            keys: Keys from `split`, `[B, num_heads, S, D / num_heads]`.
-            values: Values from `split`, of the same shape.
+            keys: Keys from `keys_values`, `[B, num_heads, S, D / num_heads]`.
+            values: Values from `keys_values`, of the same shape.
             bias: Bias to add to the attention scores, of a shape that broadcasts to
                 `[B, num_heads, T, S]`. None for no bias.
 
@@ -162,17 +162,19 @@ class CachedAttention(keras.layers.Layer):
             Vectors `[B, T, D]`.
         """
         batch, length, width = ops.shape(query)
-        scale = (width // self.num_heads) ** -0.5
-        query = self._by_head(self.to_query(query) * scale)
-        scores = ops.matmul(query, ops.transpose(keys, (0, 1, 3, 2)))
+        rows = self.to_query(flat_rows(query)) * self._head_dim**-0.5
+        # The transpose is an option of the product: nothing is copied.
+        scores = tf.matmul(self._by_head(rows, batch, length), keys, transpose_b=True)
         scores = ops.cast(scores, "float32")
         if bias is not None:
             scores = scores + ops.cast(bias, "float32")
         # Not ops.softmax, which warns if there is only one position to attend to.
         weights = ops.cast(tf.nn.softmax(scores, axis=-1), values.dtype)
         found = ops.matmul(weights, values)
-        found = ops.transpose(found, (0, 2, 1, 3))
-        return self.to_output(ops.reshape(found, (batch, length, width)))
+        if not isinstance(length, int) or length != 1:
+            found = ops.transpose(found, (0, 2, 1, 3))
+        found = self.to_output(ops.reshape(found, (-1, width)))
+        return ops.reshape(found, (batch, length, width))
 
     def call(
         self,
@@ -181,8 +183,7 @@ class CachedAttention(keras.layers.Layer):
         bias: tf.Tensor | None = None,
     ) -> tf.Tensor:
         memory = query if memory is None else memory
-        keys, values = self.split(self.keys_values(memory))
-        return self.attend(query, keys, values, bias)
+        return self.attend(query, *self.keys_values(memory), bias)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_heads": self.num_heads}

@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_vqem.layers.replica_dropout import ReplicaDropout
+from keras_vqem.layers.row_dense import RowDense
 
 
 class ConvolutionBlock(keras.layers.Layer):
@@ -44,9 +45,7 @@ class ConvolutionBlock(keras.layers.Layer):
             norm = keras.layers.LayerNormalization(
                 epsilon=1e-6, name=f"norm_{i}", dtype=self.dtype_policy
             )
-            dense = keras.layers.Dense(
-                width, name=f"dense_{i}", dtype=self.dtype_policy
-            )
+            dense = RowDense(width, name=f"dense_{i}", dtype=self.dtype_policy)
             norm.build(input_shape)
             dense.build((*input_shape[:-1], 3 * width))
             self.norms.append(norm)

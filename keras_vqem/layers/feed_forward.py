@@ -5,6 +5,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from keras_vqem.layers.row_dense import RowDense
+
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class FeedForward(keras.layers.Layer):
@@ -36,14 +38,14 @@ class FeedForward(keras.layers.Layer):
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         width = input_shape[-1]
-        self.widen = keras.layers.Dense(
+        self.widen = RowDense(
             self.intermediate_dim,
             activation="relu",
             name="widen",
             dtype=self.dtype_policy,
         )
         self.widen.build((None, None, width))
-        self.narrow = keras.layers.Dense(width, name="narrow", dtype=self.dtype_policy)
+        self.narrow = RowDense(width, name="narrow", dtype=self.dtype_policy)
         self.narrow.build((None, None, self.intermediate_dim))
         self.built = True
 

@@ -70,7 +70,7 @@ class LocalAttention(CachedAttention):
             block_length = min(block_length, length)
         # Padding at the end changes nothing: no earlier position attends to it.
         padded = ops.pad(query, [[0, 0], [0, -length % block_length], [0, 0]])
-        keys, values = ops.split(self.keys_values(padded), 2, axis=-1)
+        keys, values = ops.split(self.to_keys_values(padded), 2, axis=-1)
         query = self._blocks(self.to_query(padded) * scale, block_length)
         keys, values = (self._with_before(x, block_length) for x in (keys, values))
         scores = ops.matmul(query, ops.transpose(keys, (0, 1, 2, 4, 3)))
@@ -98,11 +98,15 @@ class LocalAttention(CachedAttention):
         before = ops.pad(x[:, :-1], [[0, 0], [1, 0], [0, 0], [0, 0], [0, 0]])
         return ops.concatenate([before, x], axis=3)
 
-    def extend(self, cache: tf.Tensor, keys_values: tf.Tensor) -> tf.Tensor:
+    def extend(
+        self,
+        cache: tuple[tf.Tensor, tf.Tensor],
+        keys_values: tuple[tf.Tensor, tf.Tensor],
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         # A cache of two full blocks drops the first: the next position starts a third.
-        full = ops.shape(cache)[1] >= 2 * self.block_length
-        cache = cache[:, ops.where(full, self.block_length, 0) :]
-        return super().extend(cache, keys_values)
+        full = ops.shape(cache[0])[2] >= 2 * self.block_length
+        first = ops.where(full, self.block_length, 0)
+        return super().extend(tuple(x[:, :, first:] for x in cache), keys_values)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "block_length": self.block_length}

@@ -71,8 +71,8 @@ class LocalTransformer(TransformerStack):
         return self.norm(x)
 
     def step(
-        self, x: tf.Tensor, caches: list[tf.Tensor]
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        self, x: tf.Tensor, caches: list[tuple[tf.Tensor, tf.Tensor]]
+    ) -> tuple[tf.Tensor, list[tuple[tf.Tensor, tf.Tensor]]]:
         """Computes the output of the next position.
 
         Args:

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_vqem.layers.cached_attention import CachedAttention, padding_bias
 from keras_vqem.layers.convolution_block import ConvolutionBlock
+from keras_vqem.layers.row_dense import RowDense
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -76,7 +77,7 @@ class SequenceCompressor(keras.layers.Layer):
         ]
         self.halves = [
             made(
-                keras.layers.Dense(width, name=f"halve_{i}", dtype=policy),
+                RowDense(width, name=f"halve_{i}", dtype=policy),
                 (*input_shape[:-1], 2 * width),
             )
             for i in steps

@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_vqem.layers.convolution_block import ConvolutionBlock
+from keras_vqem.layers.row_dense import RowDense
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -51,7 +52,7 @@ class SequenceDecompressor(keras.layers.Layer):
             convolution = ConvolutionBlock(
                 self.dropout, name=f"convolution_{i}", dtype=policy
             )
-            double = keras.layers.Dense(2 * width, name=f"double_{i}", dtype=policy)
+            double = RowDense(2 * width, name=f"double_{i}", dtype=policy)
             convolution.build(input_shape)
             double.build(input_shape)
             self.convolutions.append(convolution)

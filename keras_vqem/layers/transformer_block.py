@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras import ops
 
 from keras_vqem.layers.cached_attention import CachedAttention
 from keras_vqem.layers.feed_forward import FeedForward
@@ -104,18 +105,20 @@ class TransformerBlock(keras.layers.Layer):
     def step(
         self,
         x: tf.Tensor,
-        cache: tf.Tensor,
+        cache: tuple[tf.Tensor, tf.Tensor],
         memory: tuple[tf.Tensor, tf.Tensor] | None = None,
         memory_bias: tf.Tensor | None = None,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+        num_beams: int = 1,
+    ) -> tuple[tf.Tensor, tuple[tf.Tensor, tf.Tensor]]:
         """Computes the output of the next position.
 
         Args:
             x: Vectors `[N, 1, D]` of the position.
-            cache: Keys and values of the earlier positions, `[N, t, 2 D]`.
-            memory: Keys and values of the memory, from `CachedAttention.split`; used
-                only with `cross=True`.
+            cache: Keys and values of the earlier positions.
+            memory: Keys and values of the memory, from `CachedAttention.keys_values`;
+                used only with `cross=True`.
             memory_bias: Bias of the scores of the cross-attention, or None.
+            num_beams: Number of adjacent rows of `x` for each row of the memory.
 
         Returns:
             A tuple `(outputs, cache)`: vectors `[N, 1, D]`, and the cache with this
@@ -123,7 +126,10 @@ class TransformerBlock(keras.layers.Layer):
         """
         normed = self.norm(x)
         cache = self.attention.extend(cache, self.attention.keys_values(normed))
-        x = x + self.attention.attend(normed, *self.attention.split(cache))
+        x = x + self.attention.attend(normed, *cache)
         if self.cross is not None:
-            x = x + self.cross.attend(self.cross_norm(x), *memory, memory_bias)
+            # Beams attend to their memory side by side, as if they were positions.
+            query = ops.reshape(self.cross_norm(x), (-1, num_beams, x.shape[-1]))
+            found = self.cross.attend(query, *memory, memory_bias)
+            x = x + ops.reshape(found, (-1, 1, x.shape[-1]))
         return x + self.feed_forward(self.last_norm(x)), cache

@@ -103,17 +103,16 @@ class TransformerDecoder(TransformerStack):
         Returns:
             List of tuples `(keys, values)` with one tuple per block.
         """
-        return [
-            block.cross.split(block.cross.keys_values(memory)) for block in self.blocks
-        ]
+        return [block.cross.keys_values(memory) for block in self.blocks]
 
     def step(
         self,
         x: tf.Tensor,
-        caches: list[tf.Tensor],
+        caches: list[tuple[tf.Tensor, tf.Tensor]],
         memories: list[tuple[tf.Tensor, tf.Tensor]],
         memory_mask: ArrayLike | None = None,
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        num_beams: int = 1,
+    ) -> tuple[tf.Tensor, list[tuple[tf.Tensor, tf.Tensor]]]:
         """Computes the output of the next position.
 
         Args:
@@ -121,6 +120,8 @@ class TransformerDecoder(TransformerStack):
             caches: List of caches, from `empty_caches` or from the previous step.
             memories: Keys and values of the memory, from `memories`.
             memory_mask: Booleans `[N, S]`, False for padding of the memory.
+            num_beams: Number of adjacent rows of `x` for each row of the memory, if
+                hypotheses share one.
 
         Returns:
             A tuple `(outputs, caches)`: normalised vectors `[N, 1, D]`, and the caches
@@ -128,7 +129,7 @@ class TransformerDecoder(TransformerStack):
         """
         bias, kept = padding_bias(memory_mask), []
         for block, cache, memory in zip(self.blocks, caches, memories, strict=True):
-            x, cache = block.step(x, cache, memory, bias)
+            x, cache = block.step(x, cache, memory, bias, num_beams)
             kept.append(cache)
         return self.norm(x), kept
 

@@ -59,19 +59,19 @@ class TransformerStack(keras.layers.Layer):
         self._width = input_shape[-1]
         self.built = True
 
-    def empty_caches(self, rows: int | tf.Tensor) -> list[tf.Tensor]:
+    def empty_caches(self, rows: int | tf.Tensor) -> list[tuple[tf.Tensor, tf.Tensor]]:
         """Returns the caches to start decoding with.
 
         Args:
             rows: Number of sequences, an integer or a scalar tensor.
 
         Returns:
-            List of empty caches `[rows, 0, 2 D]` with one cache per block.
+            List of tuples of empty keys and values
+            `[rows, num_heads, 0, D / num_heads]` with one tuple per block.
         """
-        return [
-            ops.zeros((rows, 0, 2 * self._width), dtype=self.compute_dtype)
-            for _ in self.blocks
-        ]
+        shape = (rows, self.num_heads, 0, self._width // self.num_heads)
+        empty = ops.zeros(shape, dtype=self.compute_dtype)
+        return [(empty, empty) for _ in self.blocks]
 
     def get_config(self) -> dict[str, Any]:
         return {

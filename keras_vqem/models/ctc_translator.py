@@ -16,6 +16,7 @@ from keras_vqem.layers import TransformerDecoder, ctc_alignment
 from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 from keras_vqem.layers.ctc_loss import time_first
 from keras_vqem.layers.position_signal import position_signal
+from keras_vqem.layers.row_dense import RowDense
 from keras_vqem.models import ctc_words
 from keras_vqem.models.choices import best_first, number_of_choices
 from keras_vqem.models.generation import with_generation_config
@@ -136,7 +137,7 @@ class CTCTranslator(Translator):
         )
         self.upsample = whole_number("upsample", upsample, 1)
         self.num_decoder_layers = num_decoder_layers
-        self.upsampler = keras.layers.Dense(
+        self.upsampler = RowDense(
             self.upsample * hidden_dim, name="upsampler", dtype=self.dtype_policy
         )
         self.decoder = TransformerDecoder(

@@ -76,23 +76,23 @@ def write(
             f"num_samples={num_samples!r} needs a `temperature`, received None. Pass "
             f"temperature=1.0 to sample from the model's own distribution."
         )
+    # Hypotheses or draws of an example share its row of the memory.
     copies = num_beams if num_samples is None else num_samples
-    if copies > 1:
-        memory = ops.repeat(memory, copies, axis=0)
-        if memory_mask is not None:
-            memory_mask = ops.repeat(memory_mask, copies, axis=0)
-    memories = decoder.memories(memory)
-
+    parts = {"memories": decoder.memories(memory), "mask": memory_mask}
     if first_id is not None:
-        forced = ops.broadcast_to(ops.cast(first_id, "int32"), (rows,))
-        forced = ops.repeat(forced, copies, axis=0)[:, None]
+        first = ops.broadcast_to(ops.cast(first_id, "int32"), (rows,))
+        parts["first"] = first[:, None]
+    parts = {name: part for name, part in parts.items() if part is not None}
 
-    def step(ids, caches, position):
+    def step(ids, caches, position, memory=parts):
         x = embedding(ids[:, None])
         x = x + position_signal(1, x.shape[-1], start=position, dtype=x.dtype)
-        x, caches = decoder.step(x, caches, memories, memory_mask)
+        x, caches = decoder.step(
+            x, caches, memory["memories"], memory.get("mask"), num_beams=copies
+        )
         logits = embedding(x[:, 0], reverse=True)
-        if first_id is not None:
+        if "first" in memory:
+            forced = ops.repeat(memory["first"], copies, axis=0)
             others = ops.arange(logits.shape[-1]) != forced
             others = others & (forced >= 0) & (position == 0)
             logits = ops.where(others, ops.cast(-3e4, logits.dtype), logits)
@@ -120,13 +120,14 @@ def write(
             return ids
         return ops.reshape(ids, (rows // num_samples, num_samples, ops.shape(ids)[1]))
     if num_beams == 1:
-        return decoding.greedy_search(*search, **limits)
+        return decoding.greedy_search(*search, memory=parts, **limits)
     ids, _ = decoding.beam_search(
         *search,
         num_beams=num_beams,
         length_penalty=length_penalty,
         best_only=not all_beams,
         patience=patience,
+        memory=parts,
         **limits,
     )
     return ids if all_beams else ids[:, 0]

@@ -11,6 +11,7 @@ from keras_vqem.decoding import ctc_best_path
 from keras_vqem.ids import EOS_ID, PAD_ID
 from keras_vqem.layers import SequenceDecompressor
 from keras_vqem.layers.position_signal import position_signal
+from keras_vqem.layers.row_dense import RowDense
 from keras_vqem.models import ctc_words
 from keras_vqem.models.token_scores import read_positions
 
@@ -151,7 +152,7 @@ class CTCOutput(PositionwiseOutput):
 
     def attach(self, model: "LatentNMT") -> list[keras.layers.Layer]:
         def dense(name, units):
-            return keras.layers.Dense(units, name=name, dtype=model.dtype_policy)
+            return RowDense(units, name=name, dtype=model.dtype_policy)
 
         model.upsampler = dense("upsampler", self.upsample * model.hidden_dim)
         model.code_dense = dense("code_dense", model.hidden_dim)

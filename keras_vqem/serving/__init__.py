@@ -1,7 +1,12 @@
-"""TensorFlow Serving: warm-up requests, configuration files, and clients."""
+"""TensorFlow Serving: warm-up, configuration files, clients. Models for CTranslate2."""
 
 from keras_vqem.serving.client import GrpcClient, RestClient, ServerError
 from keras_vqem.serving.configuration import add_model, write_configuration
+from keras_vqem.serving.ctranslate2_export import (
+    ctranslate2_precisions,
+    ctranslate2_translate,
+    write_ctranslate2,
+)
 from keras_vqem.serving.warmup import write_warmup
 
 __all__ = [
@@ -9,6 +14,9 @@ __all__ = [
     "RestClient",
     "ServerError",
     "add_model",
+    "ctranslate2_precisions",
+    "ctranslate2_translate",
     "write_configuration",
+    "write_ctranslate2",
     "write_warmup",
 ]

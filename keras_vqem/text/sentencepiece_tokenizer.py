@@ -204,6 +204,12 @@ class SentencePieceTokenizer(keras.layers.Layer):
         """Number of ids, including those for padding, end of sentence and unknown."""
         return self._vocabulary_size
 
+    # No property: TensorFlow reads all of them while it exports a model.
+    def pieces(self) -> list[str]:
+        """Returns the strings that the ids stand for, as SentencePiece spells them."""
+        ids = tf.range(self.vocabulary_size)
+        return [x.decode() for x in self._loaded().id_to_string(ids).numpy()]
+
     @property
     def sha256(self) -> str:
         """SHA-256 hash of the SentencePiece model, in hexadecimal digits."""

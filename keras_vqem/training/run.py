@@ -20,6 +20,7 @@ from keras_vqem.training.checkpoints import (
     latest,
 )
 from keras_vqem.training.checkpoints import resume as resume_run
+from keras_vqem.training.compilation import Compilation
 from keras_vqem.training.data import Batches, fingerprint, first_of_each_shape
 from keras_vqem.training.guards import CodebookWatch, StopOnDivergence, memory_told
 from keras_vqem.training.interruption import Interrupted, Interruption
@@ -241,6 +242,7 @@ class Run:
         if model.jit_compile:
             compiling = first_of_each_shape(batches, first.epoch, first.batch)
         callbacks = [StopOnDivergence(kept=self._kept), *callbacks]
+        compilation = Compilation(compiling or ())
         if self.is_chief:
             callbacks += [
                 CodebookWatch(self.log),
@@ -251,7 +253,7 @@ class Run:
                 interruption,
             ]
         callbacks = ResumedCallbacks(
-            callbacks,
+            [*callbacks, compilation],
             first.batch,
             model=model,
             epochs=epochs,
@@ -272,6 +274,7 @@ class Run:
         with contextlib.ExitStack() as stack:
             if self.is_chief:  # Another worker has nothing to save.
                 stack.enter_context(interruption)
+            stack.callback(compilation.end)
             stack.enter_context(memory_told(settings, lambda: checkpoints.place))
             history = model.fit(
                 distribute_batches(dataset, self._strategy),

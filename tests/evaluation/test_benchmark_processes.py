@@ -103,3 +103,26 @@ def test_workers_need_no_keras_vqem(tmp_path):
     assert worker.ask(build=spec)["versions"].keys() == {"python"}
     assert worker.ask(warm=1) == {"first": 1, "modules": []}
     worker.close()
+
+
+def test_entries_may_share_a_process(tmp_path):
+    entries = {
+        name: Entry(name, "counter", {"start": start}, process=process)
+        for name, start, process in [("a", 1, "one"), ("b", 2, "one"), ("c", 3, "two")]
+    }
+    with Contest(CONTESTANTS, tmp_path, threads=1) as contest:
+        contest.build(entries, number=0)
+        workers = contest.workers
+        assert workers["a"] is workers["b"] and workers["a"] is not workers["c"]
+        contest.race(2, 1, 1, Progress(9), untimed=0)
+        assert [contest.results[name]["first"] for name in "abc"] == [1, 2, 3]
+        # Each turn is that of its own contestant, whichever was there before.
+        turns = (tmp_path / "turns").read_text().split()
+        assert turns == 3 * ["1", "2", "3"]
+        # What fails takes those with it that share its process, and only them.
+        failing = entries["b"]._replace(contestant="failing", options={})
+        contest.build({**entries, "b": failing}, number=0)
+        contest.race(1, 1, 1, Progress(6))
+    for name in "ab":
+        assert contest.results[name]["status"].startswith("failed: ")
+    assert len(contest.results["c"]["seconds"]) == 1

@@ -84,6 +84,19 @@ def test_steps_equal_the_whole(rng):
         np.testing.assert_allclose(found, whole[:, t : t + 1], atol=1e-5)
 
 
+def test_beams_share_a_row_of_the_memory(rng):
+    decoder = layers.TransformerDecoder(2, num_heads=2, intermediate_dim=16)
+    x = rng.normal(size=(6, 1, 8)).astype("float32")
+    memory = rng.normal(size=(2, 4, 8)).astype("float32")
+    mask = np.array([[1, 1, 1, 1], [1, 0, 0, 0]], bool)
+    decoder(x, np.repeat(memory, 3, axis=0))
+    caches = decoder.empty_caches(6)
+    found, _ = decoder.step(x, caches, decoder.memories(memory), mask, num_beams=3)
+    apart = [np.repeat(array, 3, axis=0) for array in (memory, mask)]
+    wanted, _ = decoder.step(x, caches, decoder.memories(apart[0]), apart[1])
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
 def test_causal_or_not(rng):
     x = rng.normal(size=(1, 5, 8)).astype("float32")
     changed = x.copy()
@@ -115,7 +128,7 @@ def test_local_steps_equal_the_whole(rng):
         found, caches = layer.step(x[:, t : t + 1], caches)
         np.testing.assert_allclose(found, whole[:, t : t + 1], atol=1e-5)
     # What is no longer seen is not kept.
-    assert caches[0].shape[1] == 5
+    assert caches[0][0].shape[2] == 5
 
 
 @pytest.mark.parametrize("num_compress_steps", [1, 3])

@@ -137,50 +137,6 @@ def test_curves_of_runs(runs, recipe, tmp_path):
 
 
 @pytest.mark.slow
-def test_decoding_benchmark_times_exported_graphs(recipe, tmp_path, capsys):
-    sizes = ["--hidden-dim", "16", "--intermediate-dim", "16", "--num-heads", "2"]
-    sizes += [
-        "--num-encoder-layers",
-        "1",
-        "--num-decoder-layers",
-        "1",
-        "--vocabulary",
-        "64",
-    ]
-    sizes += ["--num-codes", "8", "--tokens", "9", "--num-compress-steps", "3"]
-    path = tmp_path / "new" / "decoding.json"
-    recipe("benchmark_decoding").main(
-        [*sizes, "--num-predictor-layers", "1", "--rounds", "2", "--json", str(path)]
-    )
-    report = json.loads(path.read_text())
-    assert len(report["results"]) == 3 and report["settings"]["hidden_dim"] == 16
-    printed = capsys.readouterr().out
-    for name, result in report["results"].items():
-        assert f"| {name} | {result['median_ms']:.1f} |" in printed
-
-
-@pytest.mark.slow
-def test_decoding_benchmark_writes_the_lengths_it_says(recipe, tmp_path):
-    benchmark = recipe("benchmark_decoding")
-    arguments = SimpleNamespace(
-        hidden_dim=16,
-        intermediate_dim=16,
-        num_heads=2,
-        num_encoder_layers=1,
-        num_decoder_layers=1,
-        num_predictor_layers=[1],
-        num_compress_steps=[3],
-        vocabulary=64,
-        num_codes=8,
-        tokens=9,
-    )
-    greedy, beam, latent = benchmark.contestants(arguments, tmp_path).values()
-    assert greedy().shape == (1, 9) and beam().shape == (1, 9)
-    # Nine words and the end take two codes of eight.
-    assert latent().shape == (1, 16)
-
-
-@pytest.mark.slow
 def test_numbers_demo_learns(recipe, tmp_path):
     path = tmp_path / "numbers.json"
     recipe("numbers_demo").main(

@@ -50,6 +50,15 @@ def test_ids_are_those_of_sentencepiece(model_type, tmp_path):
     assert names == ["<pad>", "</s>"] and reference.unk_id() == tokenizer.unk_id
 
 
+def test_pieces_are_those_of_the_ids(tokenizer):
+    pieces = tokenizer.pieces()
+    assert pieces[:3] == ["<pad>", "</s>", "<unk>"]
+    assert len(pieces) == len(set(pieces)) == tokenizer.vocabulary_size
+    ids = tokenizer.encode(LINES[0]).numpy()[:-1]
+    text = "".join(pieces[number] for number in ids)
+    assert text.replace("\u2581", " ").strip() == LINES[0]
+
+
 def test_text_in_and_out(tokenizer):
     texts = LINES[:100] + FOREIGN + ["", "<pad></s><unk><0x41>"]
     assert round_trip(tokenizer, texts) == texts
