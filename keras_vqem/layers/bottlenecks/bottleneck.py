@@ -72,7 +72,8 @@ class Bottleneck(keras.layers.Layer):
         self._check_input_shape(inputs.shape)
         rows = ops.reshape(ops.cast(inputs, "float32"), (-1, self._dim))
         # False for NaN, for infinity, and for rows whose distances would overflow.
-        finite = ops.sum(ops.square(rows), axis=-1) < LARGEST_SQUARE
+        # The norm is one pass over the rows; a sum of their squares would be two.
+        finite = tf.math.reduce_euclidean_norm(rows, axis=-1) < LARGEST_SQUARE**0.5
         keep = ops.ones_like(finite)
         if mask is not None:
             mask = ops.convert_to_tensor(mask)
@@ -89,7 +90,7 @@ class Bottleneck(keras.layers.Layer):
             keep = ops.reshape(ops.cast(mask, "bool"), (-1,))
         valid = finite if sound is None else finite & sound
         return (
-            ops.where(finite[:, None], rows, 0.0),
+            _zero_unless(finite, rows),
             ops.cast(keep & valid, "float32"),
             ops.sum(ops.cast(keep & ~valid, "float32")),
         )
@@ -134,6 +135,29 @@ class Bottleneck(keras.layers.Layer):
         if mask is None:
             return None
         return {key: mask for key in self._output_keys}
+
+
+def _zero_unless(finite, rows):
+    """Sets rows [N, D] to 0 where `finite` [N] is False, and their gradient as well."""
+
+    def zero(rows):
+        return ops.where(finite[:, None], rows, 0.0)
+
+    # A GPU selects in no time, but the host would have to wait for the answer whether
+    # it must. XLA merges the selection with what comes after it.
+    if segments.compiled_by_xla() or tf.config.list_logical_devices("GPU"):
+        return zero(rows)
+
+    @tf.custom_gradient
+    def zero_if_needed(rows):
+        sound = ops.all(finite)
+
+        def at_need(x):
+            return tf.cond(sound, lambda: tf.identity(x), lambda: zero(x))
+
+        return at_need(rows), at_need
+
+    return zero_if_needed(rows)
 
 
 def metric_name(layer: keras.layers.Layer, metric: str) -> str:
