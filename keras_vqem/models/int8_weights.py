@@ -33,11 +33,11 @@ class Int8Weights:
 
     >>> model = keras.Sequential([keras.layers.Dense(2, use_bias=False)])
     >>> model.build((None, 3))
-    >>> model.layers[0].kernel.assign([[1.0, 0.0], [-0.5, 0.0], [0.02, 4.0]])
+    >>> model.set_weights([np.array([[1.0, 0.0], [-0.25, 0.0], [0.02, 4.0]])])
     >>> rounded = Int8Weights(model).wrap(model)
     >>> rounded(np.eye(3)).numpy().round(3)
     array([[ 1.   ,  0.   ],
-           [-0.504,  0.   ],
+           [-0.252,  0.   ],
            [ 0.024,  4.   ]], dtype=float32)
     """
 

@@ -30,7 +30,7 @@ def in_precision(model: "Translator", precision: str | None) -> "Translator":
     Example:
 
     >>> from keras_vqem.text import SentencePieceTokenizer
-    >>> tokenizer = SentencePieceTokenizer.train(["half past two", "halb drei"], 280)
+    >>> tokenizer = SentencePieceTokenizer.train(["half past two", "halb drei"], 275)
     >>> model = keras_vqem.models.CTCTranslator(
     ...     tokenizer, hidden_dim=8, num_encoder_layers=1, num_decoder_layers=1,
     ...     num_heads=2, intermediate_dim=8)

@@ -50,7 +50,7 @@ def test_ids_are_those_of_keras(model, tmp_path):
 @pytest.mark.slow
 def test_stored_options_and_rows_together(tmp_path):
     model = small.exportable("CTCTranslator")
-    model.generation_config = {"num_beams": 3, "blank_bias": -2.0}
+    model.generation_config = {"num_beams": 3, "blank_bias": 5.0}
     half = in_precision(model, "bfloat16")
     write_litert(model, tmp_path / "rows.tflite", length=14, batch_size=len(TEXTS))
     write_litert(half, tmp_path / "half.tflite", length=14)
