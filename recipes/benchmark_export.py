@@ -4,12 +4,12 @@
         --source data/val.en --reference data/val.de --json out/export.json
 
 Each model is exported once per precision, as `keras-vqem export --precision` does, and
-read back. `litert` is the LiteRT model of a `CTCTranslator`, as `write_litert` writes
-it for the longest of the lines; other models have no such row. BLEU is that of all
-lines, translated by the export. Sizes are those of its files: all of them, and the
-weights alone. Latencies are of one line at a time, from string to string; all exports
-take turns within one process. Run it on an idle machine, and compare ratios, not
-milliseconds.
+read back. `litert` and `litert_int8` are LiteRT models of a `CTCTranslator`, as
+`write_litert` writes them for the longest of the lines; other models have no such row.
+BLEU is that of all lines, translated by the export. Sizes are those of its files: all
+of them, and the weights alone; a LiteRT model is one file. Latencies are of one line at
+a time, from string to string; all exports take turns within one process. Run it on an
+idle machine, and compare ratios, not milliseconds.
 """
 
 import itertools
@@ -27,7 +27,8 @@ MODELS = [
     "multi30k_en_de_codes",
     "multi30k_en_de_em",
 ]
-PRECISIONS = ["float32", "bfloat16", "int8", "litert"]
+LITERT = {"litert": "float32", "litert_int8": "int8"}
+PRECISIONS = ["float32", "bfloat16", "int8", *LITERT]
 
 
 def megabytes(paths):
@@ -57,16 +58,17 @@ def saved_model(model, folder, precision, options):
     return translate
 
 
-def litert(model, folder, length):
+def litert(model, folder, length, precision):
     """Writes a LiteRT model and returns a function from texts to translations."""
     import tensorflow as tf
 
     from keras_vqem.serving import write_litert
 
-    write_litert(model, folder / "model.tflite", length=length)
-    run = tf.lite.Interpreter(
-        str(folder / "model.tflite"), num_threads=len(os.sched_getaffinity(0))
-    ).get_signature_runner()
+    path = folder / "model.tflite"
+    write_litert(model, path, length=length, precision=precision)
+    threads = len(os.sched_getaffinity(0))
+    interpreter = tf.lite.Interpreter(str(path), num_threads=threads)
+    run = interpreter.get_signature_runner()
 
     def translate(texts):
         ids = model.tokenizer.encode(texts).to_tensor(0, shape=[None, length])
@@ -122,11 +124,11 @@ def main(arguments=None):
             folder = Path(temporary) / str(len(entries))
             name, chosen = name_and_options(entry)
             model = load_translator(name)
-            if precision != "litert":
+            if precision not in LITERT:
                 translate = saved_model(model, folder, precision, chosen)
             elif isinstance(model, CTCTranslator):
                 longest = model.tokenizer.encode(lines).row_lengths().numpy().max()
-                translate = litert(model, folder, int(longest))
+                translate = litert(model, folder, int(longest), LITERT[precision])
             else:
                 continue
             found = translated(translate, lines, options.batch_size)

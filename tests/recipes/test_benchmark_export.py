@@ -27,8 +27,8 @@ def test_rows_have_sizes_and_times(recipe, tiny, tmp_path, capsys):
         for name in ("teacher.keras:1", "ctc.keras")
     )
     assert of_teacher == ["float32", "bfloat16", "int8"]
-    assert of_ctc == [*of_teacher, "litert"]  # which has no loop
-    full, half, byte, *_, ctc, _, _, lite = json.loads(report.read_text())["entries"]
+    assert of_ctc == [*of_teacher, "litert", "litert_int8"]  # It has no loop.
+    full, half, byte, ctc, _, _, lite, _ = json.loads(report.read_text())["entries"]
     assert full["same"] == 2 and half["median_ms"] > 0
     ratios = [
         x["megabytes_of_weights"] / full["megabytes_of_weights"] for x in (half, byte)
