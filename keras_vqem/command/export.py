@@ -52,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--version", **number, help=help)
     help = "number of tokens after which a translator cuts texts (default: 256)"
     add("--max-tokens", default=256, **number, help=help)
-    help = "type in which a translator stores its weights and computes: float32 or "
-    help += "bfloat16, half the size (default: as the model is)"
+    help = "type in which a translator stores its weights: float32; bfloat16, half the "
+    help += "size; or int8, a quarter, computed in float32 (default: as the model is)"
     add("--precision", metavar="TYPE", help=help)
     decoding.add_arguments(parser)
 

@@ -1,4 +1,4 @@
-"""TensorFlow Serving: warm-up, configuration files, clients. Models for CTranslate2."""
+"""TensorFlow Serving: warm-up, settings, clients. Models for CTranslate2 and LiteRT."""
 
 from keras_vqem.serving.client import GrpcClient, RestClient, ServerError
 from keras_vqem.serving.configuration import add_model, write_configuration
@@ -7,6 +7,7 @@ from keras_vqem.serving.ctranslate2_export import (
     ctranslate2_translate,
     write_ctranslate2,
 )
+from keras_vqem.serving.litert_export import write_litert
 from keras_vqem.serving.warmup import write_warmup
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "ctranslate2_translate",
     "write_configuration",
     "write_ctranslate2",
+    "write_litert",
     "write_warmup",
 ]

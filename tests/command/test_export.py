@@ -92,7 +92,7 @@ def test_refusals_are_one_sentence_and_leave_nothing(preset, tmp_path, capsys):
         ([preset, target, "--max-tokens", "1"], "must be at least 2"),
         (["cifar10_em", target, "--num-beams", "2"], "not an option of ImageVQVAE"),
         (["cifar10_em", target, "--precision", "bfloat16"], "is for translators"),
-        ([preset, target, "--precision", "int8"], "Use bfloat16"),
+        ([preset, target, "--precision", "float16"], "Use bfloat16"),
     ]:
         assert words in failed(["export", *arguments], capsys)
     (tmp_path / "models").mkdir(exist_ok=True)

@@ -106,11 +106,11 @@ def test_a_model_built_in_bfloat16_is_what_export_makes():
         np.testing.assert_array_equal(value, copy.generate(ids)[name])
 
 
-@pytest.mark.parametrize("precision", ["int8", "float16"])
-def test_other_precisions_name_the_alternative(precision, tmp_path):
+def test_other_precisions_name_the_alternatives(tmp_path):
     model = small.exportable("CTCTranslator")
-    with pytest.raises(ValueError, match=f"received '{precision}'.*Use bfloat16"):
-        model.export(tmp_path / "x", precision=precision)
+    said = "received 'float16'. Use bfloat16, .* or int8"
+    with pytest.raises(ValueError, match=said):
+        model.export(tmp_path / "x", precision="float16")
     assert not (tmp_path / "x").exists()
 
 
