@@ -135,6 +135,7 @@ def test_without_a_memory_all_rows_stay():
     assert set(seen) == {12}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_beams", [1, 4])
 def test_a_translator_translates_a_sentence_alike_in_any_batch(num_beams):
     from keras_vqem.models import Transformer

@@ -15,7 +15,7 @@ from tests.models import small
 TEXTS = ["twenty-one", "", "ten past two", "the third of May, nineteen ten"]
 NAMES = [
     "CTCTranslator",
-    "LatentNMT",
+    pytest.param("LatentNMT", marks=pytest.mark.slow),
     pytest.param("Transformer", marks=pytest.mark.slow),
     pytest.param("LatentNMT with CTC", marks=pytest.mark.slow),
     pytest.param("FertilityNAT", marks=pytest.mark.slow),
