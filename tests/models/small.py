@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 
 from keras_vqem import layers, models
 from keras_vqem.text import ParallelCorpus, SentencePieceTokenizer
@@ -14,6 +15,16 @@ SIZES = {
     "intermediate_dim": 32,
     "dropout": 0.0,
 }
+TEXTS = ["twenty-one", "", "ten past two", "the third of May, nineteen ten"]
+# Names of translators to export; but for one they take long.
+TRANSLATORS = [
+    "CTCTranslator",
+    pytest.param("LatentNMT", marks=pytest.mark.slow),
+    pytest.param("Transformer", marks=pytest.mark.slow),
+    pytest.param("LatentNMT with CTC", marks=pytest.mark.slow),
+    pytest.param("FertilityNAT", marks=pytest.mark.slow),
+    pytest.param("RefinementNAT", marks=pytest.mark.slow),
+]
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem_tests")

@@ -11,16 +11,7 @@ from keras_vqem import models
 from keras_vqem.models.int8_weights import quantized
 from keras_vqem.models.precision import in_precision
 from tests.models import small
-
-TEXTS = ["twenty-one", "", "ten past two", "the third of May, nineteen ten"]
-NAMES = [
-    "CTCTranslator",
-    pytest.param("LatentNMT", marks=pytest.mark.slow),
-    pytest.param("Transformer", marks=pytest.mark.slow),
-    pytest.param("LatentNMT with CTC", marks=pytest.mark.slow),
-    pytest.param("FertilityNAT", marks=pytest.mark.slow),
-    pytest.param("RefinementNAT", marks=pytest.mark.slow),
-]
+from tests.models.small import TEXTS, TRANSLATORS
 
 
 def is_matrix(weight):
@@ -78,7 +69,7 @@ def exported(request, tmp_path_factory):
     return model, folder
 
 
-@pytest.mark.parametrize("exported", NAMES, indirect=True)
+@pytest.mark.parametrize("exported", TRANSLATORS, indirect=True)
 def test_matrices_are_stored_in_int8(exported):
     model, folder = exported
     sizes = stored(folder)
@@ -90,7 +81,7 @@ def test_matrices_are_stored_in_int8(exported):
     assert sum(sizes.values()) < 0.4 * 4 * sizes[tf.int8]
 
 
-@pytest.mark.parametrize("exported", NAMES, indirect=True)
+@pytest.mark.parametrize("exported", TRANSLATORS, indirect=True)
 def test_every_endpoint_computes_with_rounded_weights(exported):
     model, folder = exported
     texts = tf.constant(TEXTS)

@@ -11,16 +11,7 @@ import tensorflow as tf
 
 from keras_vqem.models.precision import in_precision
 from tests.models import small
-
-TEXTS = ["twenty-one", "", "ten past two", "the third of May, nineteen ten"]
-NAMES = [
-    "CTCTranslator",
-    pytest.param("LatentNMT", marks=pytest.mark.slow),
-    pytest.param("Transformer", marks=pytest.mark.slow),
-    pytest.param("LatentNMT with CTC", marks=pytest.mark.slow),
-    pytest.param("FertilityNAT", marks=pytest.mark.slow),
-    pytest.param("RefinementNAT", marks=pytest.mark.slow),
-]
+from tests.models.small import TEXTS, TRANSLATORS
 
 
 def stored(folder):
@@ -44,7 +35,7 @@ def size_in_bytes(variables):
     return sum(size for _, size in variables.values())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TRANSLATORS)
 def test_bfloat16_is_half_and_says_nearly_the_same(name, tmp_path):
     model = small.exportable(name)
     model.export(tmp_path / "full")
