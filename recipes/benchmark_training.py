@@ -205,7 +205,9 @@ def write_plot(path, points):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, panels = plt.subplots(2, len(points), figsize=(13, 6), layout="constrained")
+    figure, panels = plt.subplots(
+        2, len(points), squeeze=False, figsize=(13, 6), layout="constrained"
+    )
     for column, (axis, found) in enumerate(points.items()):
         found = [point for point in found if "growth_mb" in point]
         for panel, key in zip(
