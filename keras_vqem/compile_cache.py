@@ -95,9 +95,11 @@ def align_names() -> None:
     # TensorFlow has no public function for this. Without it, a resumed run does not
     # find the programs of a new one, and compiles.
     with contextlib.suppress(ImportError, AttributeError):
+        import tensorflow as tf
         from tensorflow.python.framework.ops import uid
 
-        uid()  # The first one is 0, which is aligned already.
+        # The first function of a process takes one number more than later ones.
+        tf.function(lambda x: x + 1.0).get_concrete_function(tf.constant(1.0))
         while uid() % ALIGNMENT:
             pass
 
