@@ -59,6 +59,7 @@ def test_bfloat16_is_half_and_says_nearly_the_same(name, tmp_path):
         k: (v.dtype, v.shape.as_list()) for k, v in half_specs.items()
     }
     copy = in_precision(model, "bfloat16")
+    copy.translate(TEXTS)  # Without a graph, which rounds at other places.
     assert [t.decode() for t in found["translations"].numpy()] == copy.translate(TEXTS)
     assert found["scores"].dtype == tf.float32
     # The model that was exported stays as it was.
