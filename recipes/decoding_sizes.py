@@ -22,15 +22,18 @@ RATIOS = {
 WAYS = {"greedy": ("greedy", 1), "beam": ("4 beams", 4)}
 
 
-def labels_of(args):
-    """Returns a dict from names of `decoding_models.build` to labels."""
+def labels_of(args, lone=True):
+    """Returns a dict from names of `decoding_models.build` to labels.
+
+    Only one sentence at a time, `lone`, is translated by predictors of every depth.
+    """
     encoder, decoder = args.num_encoder_layers, args.num_decoder_layers
     labels = {
         "transformer": f"Transformer {encoder} + {decoder}",
         "shallow": f"Transformer {encoder + decoder} + 1",
     }
     for compress in args.num_compress_steps:
-        for depth in args.num_predictor_layers:
+        for depth in args.num_predictor_layers if lone else [default_depth(args)]:
             labels[f"latent_{compress}_{depth}"] = (
                 f"LatentNMT n_c={compress}, P={depth}"
             )
@@ -48,12 +51,12 @@ def default_depth(args):
     return 2 if 2 in depths else depths[0]
 
 
-def entries_of(args):
+def entries_of(args, lone):
     """Returns the rows: our models in each precision, then those of CTranslate2."""
     from keras_vqem.evaluation.benchmark_processes import Entry
     from keras_vqem.serving import ctranslate2_precisions
 
-    entries, labels = {}, labels_of(args)
+    entries, labels = {}, labels_of(args, lone)
     for precision in args.precision:
         for model, label in labels.items():
             ways = {"ids": ("", 1)}
@@ -132,34 +135,40 @@ def measure(args, folder):
     rows = {part.rows for found in parts.values() for part in found}
     rates = decoding_limit.rates(rows, args.hidden_dim, args.intermediate_dim)
     limits = {k: decoding_limit.least_seconds(v, rates) for k, v in parts.items()}
-    points, entries = [], entries_of(args)
-    with Contest(
-        decoding_contestants.__file__, folder, args.threads, args.peers
-    ) as contest:
-        for number, (tokens, batch_size) in enumerate(at):
-            title = f"{tokens} tokens, batch {batch_size}: "
-            print(f"{title}building", file=sys.stderr)
-            contest.build(entries, tokens=tokens, batch_size=batch_size)
-            budget = (deadline - time.monotonic()) / (len(at) - number)
-            chosen = decoding_report.race(contest, budget, title)
-            results = contest.results
-            first = args.precision[0]
-            bases = {"over_greedy": f"transformer_greedy_{first}", "over_peer": PEER}
-            own = {
-                row: least
-                for (size, row), least in limits.items()
-                if size == (tokens, batch_size)
-            }
-            decoding_report.summarize(results, bases, own)
-            points.append(
-                {
-                    "tokens": tokens,
-                    "batch_size": batch_size,
-                    **(chosen._asdict() if chosen else {}),
-                    "same_ids": same_ids(results),
-                    "rows": results,
+    points, left = [], len(at)
+    # Batches need memory: they start with new processes, and fewer models.
+    number = len(args.tokens)
+    for lone, group in ((True, at[:number]), (False, at[number:])):
+        entries = entries_of(args, lone)
+        with Contest(
+            decoding_contestants.__file__, folder, args.threads, args.peers
+        ) as contest:
+            for tokens, batch_size in group:
+                title = f"{tokens} tokens, batch {batch_size}: "
+                print(f"{title}building", file=sys.stderr)
+                contest.build(entries, tokens=tokens, batch_size=batch_size)
+                budget = (deadline - time.monotonic()) / left
+                left -= 1
+                chosen = decoding_report.race(contest, budget, title)
+                results = contest.results
+                first = args.precision[0]
+                bases = {"over_greedy": f"transformer_greedy_{first}"}
+                bases["over_peer"] = PEER
+                own = {
+                    row: least
+                    for (size, row), least in limits.items()
+                    if size == (tokens, batch_size)
                 }
-            )
+                decoding_report.summarize(results, bases, own)
+                points.append(
+                    {
+                        "tokens": tokens,
+                        "batch_size": batch_size,
+                        **(chosen._asdict() if chosen else {}),
+                        "same_ids": same_ids(results),
+                        "rows": results,
+                    }
+                )
     return {"sizes": points, "rates": rates._asdict()}
 
 
