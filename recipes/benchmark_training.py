@@ -305,9 +305,9 @@ def parse(argv):
     parser = make_parser(__doc__)
     help = "Python interpreter that has the peers (default: peers are left out)"
     parser.add_argument("--peers", metavar="PYTHON", help=help)
-    help = "widths of the translators"
+    help = "widths of the translators; none leaves them out"
     parser.add_argument(
-        "--widths", nargs="+", choices=TEXT, default=list(TEXT), help=help
+        "--widths", nargs="*", choices=TEXT, default=list(TEXT), help=help
     )
     help = "seconds in turns per table, after compiling"
     add_number(parser, "--seconds", 150.0, help, above_zero)

@@ -14,6 +14,7 @@ import numpy as np
 
 DROPOUT, RATE = 0.1, 1e-3
 NUM_CODES, CODE_SLOTS = 256, 10
+LOG_SCALES = (-7.0, 7.0)  # of CategoricalPixels
 
 
 class Data(NamedTuple):
@@ -340,16 +341,22 @@ def torch_images(data, compiled=False, half=False):
     )
     decoder = nn.Sequential(
         nn.Conv2d(CODE_SLOTS * c, c, 1), Block(), Block(), nn.ReLU(), up(), nn.ReLU(),
-        up(), nn.ReLU(), nn.Conv2d(c, 3 * 256, 1),
+        up(), nn.ReLU(), nn.Conv2d(c, 3 * 257, 1),
     )  # fmt: skip
+    grid = torch.linspace(-1, 1, 256)
     model = nn.ModuleList([encoder, Quantizer(), decoder])
     model.to(memory_format=torch.channels_last).train()
 
     def loss():
         vectors = model[0](inputs).permute(0, 2, 3, 1)
         quantized, commitment = model[1](vectors)
-        logits = model[2](quantized.permute(0, 3, 1, 2)).float()
-        logits = logits.permute(0, 2, 3, 1).reshape(-1, 256)
+        outputs = model[2](quantized.permute(0, 3, 1, 2)).float()
+        logits, scales = outputs.permute(0, 2, 3, 1).split([3 * 256, 3], -1)
+        # As ours: the logits correct the density of a logistic around mid-grey.
+        scales = (scales + math.log(64 / 255)).clamp(*LOG_SCALES).exp()
+        z = (grid / scales[..., None]).abs()
+        density = -z - 2 * functional.softplus(-z)
+        logits = (logits.reshape(density.shape) + density).reshape(-1, 256)
         wanted = pixels.permute(0, 2, 3, 1).reshape(-1)
         # As ours: the sum over the values of an image, in nats per value.
         return functional.cross_entropy(logits, wanted) + commitment
