@@ -144,7 +144,26 @@ class ArrayBatches:
         dataset = dataset.apply(
             tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
         )
-        return dataset.prefetch(4)
+        return made_ahead(dataset)
+
+
+def made_ahead(dataset: tf.data.Dataset, number: int = 4) -> tf.data.Dataset:
+    """Returns a dataset that makes its next elements while the last one is used.
+
+    Nothing in it is left to TensorFlow to tune. The thread that would look for
+    something to tune sleeps for up to a minute, and a process that ends, such as a
+    training that is stopped, would have to wait for it.
+
+    Args:
+        dataset: A `tf.data.Dataset`.
+        number: Number of elements that are ready at most.
+
+    Returns:
+        A `tf.data.Dataset`.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.prefetch(number).with_options(options)
 
 
 def check_first(first_epoch: int, first_step: int, steps_per_epoch: int) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_vqem.array_batches import check_first
+from keras_vqem.array_batches import check_first, made_ahead
 from keras_vqem.text.boundaries import assign, find_boundaries, sort
 from keras_vqem.text.token_ids import TokenIds, as_token_ids, checked_lengths
 
@@ -234,7 +234,7 @@ class TokenBatches:
             dataset = dataset.apply(
                 tf.data.experimental.assert_cardinality(cardinality)
             )
-        return dataset.prefetch(4)
+        return made_ahead(dataset)
 
     def summary(self) -> str:
         """Returns a table of the shapes, with pairs, batches and padding of each."""

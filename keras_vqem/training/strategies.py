@@ -4,6 +4,7 @@ import re
 
 import tensorflow as tf
 
+from keras_vqem.array_batches import made_ahead
 from keras_vqem.training import multi_worker
 
 
@@ -161,6 +162,6 @@ def distribute_batches(
         if steps != tf.data.UNKNOWN_CARDINALITY:
             steps = steps if steps < 0 else steps * here
             shares = shares.apply(tf.data.experimental.assert_cardinality(steps))
-        return shares.prefetch(2 * here)
+        return made_ahead(shares, 2 * here)
 
     return strategy.distribute_datasets_from_function(pipeline)

@@ -141,6 +141,12 @@ def test_shapes_of_an_epoch_are_known_without_its_batches(rng, monkeypatch):
         assert found == sorted(firsts.values())
 
 
+def test_no_thread_waits_to_tune_a_dataset(rng):
+    # A training that is stopped would have to wait for it, for up to a minute.
+    batches = TokenBatches(*sentences(rng, 20), tokens_per_batch=64)
+    assert batches.dataset().options().autotune.enabled is False
+
+
 @pytest.mark.parametrize("length_multiple", [1, 8, 16])
 def test_every_pair_once_an_epoch(rng, length_multiple):
     source_ids, target_ids = sentences(rng, 700)
