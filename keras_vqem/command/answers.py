@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_vqem.models.translator import MAX_TOKENS, Translator
+from keras_vqem.models.string_methods import MAX_TOKENS
+from keras_vqem.models.translator import Translator
 from keras_vqem.text import SplitText
 from keras_vqem.text.split_text import lost_numbers
 

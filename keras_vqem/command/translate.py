@@ -85,7 +85,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
         if options.output:
             settings = {
-                "model": fingerprint(model),
+                "sha256 of the model": fingerprint(model),
                 "options": {**model.generation_config, **given},
                 "scores": options.scores,
             }

@@ -67,7 +67,7 @@ def translate_to_file(
     )
     with open(file, "rb") as source:
         digest = hashlib.file_digest(source, "sha256").hexdigest()
-    settings = {**settings, "source": digest}
+    settings = {**settings, "sha256 of the file": digest[:16]}
     with KeptLines(part, part_settings, settings) as kept:
         done = _size_of(_first_lines(file, kept.count))
         progress = Progress(_size(file), done)
@@ -92,7 +92,7 @@ def fingerprint(model: Translator) -> str:
     digest = hashlib.sha256(model.tokenizer.sha256.encode())
     for weight in model.weights:
         digest.update(weight.numpy().tobytes())
-    return digest.hexdigest()
+    return digest.hexdigest()[:16]
 
 
 def _translated(

@@ -65,6 +65,7 @@ def test_translations_codes_and_times(client, pair):
         "source": TEXT,
         "text": found["latent"]["text"],
         "codes": codes,
+        "before": "",
         "pieces": pieces_of(latent, ids, codes),
     }
     times = [found[name]["ms"] for name in ("teacher", "latent")]
@@ -123,8 +124,18 @@ def test_the_speed_of_a_bad_translation_is_not_praised(pair, monkeypatch):
         assert (found["speedup"] is None) == doubted == bool(found["warnings"])
     assert "its score" in found["warnings"][0]
     monkeypatch.setattr(latent, "low_score", None)
-    found = client.post("/api/translate", json={"text": "five 🐕"}).json
-    assert found["speedup"] is None and "🐕" in found["warnings"][0]
+
+
+def test_what_the_model_does_not_know_is_copied(client, pair):
+    text = "Five to three 🐕.\n\nIt is ten."
+    found = client.post("/api/translate", json={"text": text}).json
+    first, second = pair[1].translate(["Five to three", "It is ten."])
+    assert found["notes"] == ["copied as it is: 🐕"] and found["warnings"] == []
+    assert found["latent"]["text"] == f"{first.rstrip('.')} 🐕.\n\n{second}"
+    assert [row["before"] for row in found["sentences"]] == ["", " 🐕.\n\n"]
+    assert found["after"] == ""
+    answer = client.post("/api/translate", json={"text": "🐕 日本"})
+    refused(answer, 400, "There is nothing to translate")
 
 
 def test_changed_codes_are_decoded(client, pair):
