@@ -12,7 +12,6 @@ from keras_vqem.models.translator import Translator
 from keras_vqem.text import SplitText
 from keras_vqem.text.split_text import lost_numbers
 
-
 # Number of sentences between two calls of `progress`.
 BLOCK = 512
 

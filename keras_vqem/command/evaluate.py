@@ -8,7 +8,6 @@ translations have the lowest chrF.
 """
 
 import argparse
-import sys
 from typing import TYPE_CHECKING, Any
 
 from keras_vqem.command import problems

@@ -74,9 +74,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         warnings = Warnings()
 
         def translate(texts, progress=None):
-            answers = answer_texts(
-                model, texts, options.batch_size, progress, **chosen
-            )
+            answers = answer_texts(model, texts, options.batch_size, progress, **chosen)
             for text, answer in zip(texts, answers, strict=True):
                 warnings.tell(text, answer.warnings)
                 if options.verbose:

@@ -105,13 +105,18 @@ def _translated(
     """Yields the translations of chunks of lines, without the first `skip` lines."""
     count, done = skip, progress.first
     for lines in _without_first(text_chunks(file, chunk_size), skip):
-        size = _size_of(lines)
+        size, number = _size_of(lines), len(lines)
 
-        def tell(share, number=len(lines), count=count, done=done, size=size):
-            progress.tell(done + share * size, count + int(share * number))
+        def own(texts, done=done, count=count, size=size, number=number):
+            return translate(
+                texts,
+                lambda share: progress.tell(
+                    done + share * size, count + int(share * number)
+                ),
+            )
 
-        yield answered(lambda texts, tell=tell: translate(texts, tell), lines)
-        count, done = count + len(lines), done + size
+        yield answered(own, lines)
+        count, done = count + number, done + size
         progress.tell(done, count)
 
 

@@ -283,8 +283,8 @@ def table(entries: Sequence[dict]) -> str:
         entries: List of entries as `evaluate` returns them.
 
     Returns:
-        The tables as text, with a remark per row that writes (almost) nothing. There are
-        columns of latencies and of training minutes if entries have them.
+        The tables as text, with a remark per row that writes (almost) nothing. There
+        are columns of latencies and of training minutes if entries have them.
     """
     sizes = list(entries[0].get("latency", ()))
     timed = any("training_seconds" in entry for entry in entries)

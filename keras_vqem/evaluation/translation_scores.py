@@ -101,9 +101,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     return BLEU().corpus_score(list(hypotheses), [list(references)]).score
 
 
-def sentence_chrf(
-    hypotheses: Sequence[str], references: Sequence[str]
-) -> list[float]:
+def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
     """Computes chrF of each translation by itself.
 
     Args:

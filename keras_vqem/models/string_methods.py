@@ -147,7 +147,7 @@ class StringMethods:
     ) -> list[Score]:
         """Computes how probable given translations are, all words in one pass.
 
-        What is computed is said in the `score_ids` of each model. A `Transformer` has the
+        The `score_ids` of each model says what is computed. A `Transformer` has the
         exact probability, a `CTCTranslator` its CTC likelihood, and a `LatentNMT` a
         lower bound. A `FertilityNAT` and a `RefinementNAT` have none.
 
@@ -156,8 +156,8 @@ class StringMethods:
             targets: List of as many strings, their translations.
             batch_size: Number of pairs per batch. Batches of very long texts are
                 smaller.
-            max_tokens: Maximum number of tokens of a text. Pairs with a longer one are not
-                scored, with a warning.
+            max_tokens: Maximum number of tokens of a text. Pairs with a longer one are
+                not scored, with a warning.
 
         Returns:
             A list of `Score`, one per pair.

@@ -109,9 +109,7 @@ class PositionwiseOutput:
             )
         return read_positions(logits, mask)
 
-    def log_prob(
-        self, logits: tf.Tensor, mask: tf.Tensor, ids: tf.Tensor
-    ) -> tf.Tensor:
+    def log_prob(self, logits: tf.Tensor, mask: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         """Computes the log probability of words.
 
         Args:
@@ -224,9 +222,7 @@ class CTCOutput(PositionwiseOutput):
         ids = ctc_words.without_padding(ids)
         return ids, ctc_words.mean_log_prob(logits, mask, ids)
 
-    def log_prob(
-        self, logits: tf.Tensor, mask: tf.Tensor, ids: tf.Tensor
-    ) -> tf.Tensor:
+    def log_prob(self, logits: tf.Tensor, mask: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         return ctc_words.log_prob(logits, mask, ids)
 
     def get_config(self) -> dict[str, Any]:

@@ -133,9 +133,7 @@ def _chunked(texts, chunk_size):
         yield [line.decode("utf-8", "replace") for line in chunk]
 
 
-def text_chunks(
-    file: str | os.PathLike | None, chunk_size: int
-) -> Iterator[list[str]]:
+def text_chunks(file: str | os.PathLike | None, chunk_size: int) -> Iterator[list[str]]:
     """Yields lines as strings, as they arrive.
 
     Args:

@@ -57,13 +57,13 @@ class SplitText:
     Example:
 
     >>> from keras_vqem.text import SplitText
-    >>> text = SplitText("A dog runs.\\n\\n- Two men wait. See https://dogs.org 🐕", "🐕")
+    >>> text = SplitText("A dog runs.\\n\\n- Two men wait at www.dogs.org 🐕", "🐕")
     >>> text.sentences
-    ['A dog runs.', 'Two men wait.', 'See']
+    ['A dog runs.', 'Two men wait at']
     >>> text.copied
-    ['https://dogs.org', '🐕']
-    >>> text.join(["Ein Hund rennt.", "Zwei Männer warten.", "Siehe"])
-    'Ein Hund rennt.\\n\\n- Zwei Männer warten. Siehe https://dogs.org 🐕'
+    ['www.dogs.org', '🐕']
+    >>> text.join(["Ein Hund rennt.", "Zwei Männer warten auf"])
+    'Ein Hund rennt.\\n\\n- Zwei Männer warten auf www.dogs.org 🐕'
     """
 
     def __init__(self, text: str, unknown: str = "", copy_numbers: bool = False):

@@ -39,7 +39,9 @@ def run(models, monkeypatch, capsys):
 
 
 def test_several_models_are_rows_of_a_table(run, models, files):
-    told = run(*files, "--model", "CTCTranslator", "--model", "Transformer", "--rounds=1")
+    told = run(
+        *files, "--model", "CTCTranslator", "--model", "Transformer", "--rounds=1"
+    )
     lines = told.out.splitlines()
     for name, model in models.items():
         found = [a.translation for a in answers.answer_texts(model, CORPUS.sources)]
@@ -54,7 +56,9 @@ def test_several_models_are_rows_of_a_table(run, models, files):
         ]
         assert float(cells[5]) > 0 and float(cells[-1]) > 0
         each = translation_scores.sentence_chrf(found, CORPUS.targets)
-        worst = [int(n) for n in re.findall(rf"^{name}, line (\d+): chrF", told.out, re.M)]
+        worst = [
+            int(n) for n in re.findall(rf"^{name}, line (\d+): chrF", told.out, re.M)
+        ]
         assert worst == [i + 1 for i in sorted(range(6), key=each.__getitem__)[:5]]
         assert f"  translation  {found[worst[0] - 1]}" in lines
         assert f"{name}: translated 6 lines" in told.err

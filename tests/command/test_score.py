@@ -43,7 +43,9 @@ def test_files(run, tmp_path, model):
     files[1].write_text("einundzwanzig\nfünf\n" + "xyz" * 999 + "\n")
     told = run("--files", *files)
     first, *rest = told.out.splitlines()
-    assert first.split("\t")[0] == f"{model.score(PAIRS[:1], PAIRS[1:2])[0].log_prob:.3f}"
+    assert (
+        first.split("\t")[0] == f"{model.score(PAIRS[:1], PAIRS[1:2])[0].log_prob:.3f}"
+    )
     assert rest == ["nan\tnan"] * 2
     assert "1 of 3 pairs have a text of more than 256 tokens" in told.err
 

@@ -119,7 +119,9 @@ def test_a_rescorer_puts_the_candidates_in_order(ctc, transformer, rng):
     for row, source in enumerate(source_ids):
         seen = transformer.encode_source(source[source > 0][None])
         texts = [strip(ids) for ids in every["target_ids"][row].numpy()]
-        scores = [float(transformer.mean_log_probs(np.array([t]), *seen)[0]) for t in texts]
+        scores = [
+            float(transformer.mean_log_probs(np.array([t]), *seen)[0]) for t in texts
+        ]
         order = np.argsort(-np.array(scores), kind="stable")[:3]
         kept = [strip(ids) for ids in found["target_ids"][row].numpy()]
         assert kept == [texts[place] for place in order]

@@ -58,9 +58,12 @@ def test_scores_are_those_of_translate(name, sharp):
         )["target_ids"][0]
         if 1 in ended:
             assert found[place].per_token == pytest.approx(scores[place], abs=1e-4)
-    assert any(1 in row for row in model.generate(
-        model.tokenizer.encode(SOURCES).to_tensor(), num_beams=1
-    )["target_ids"].numpy())
+    assert any(
+        1 in row
+        for row in model.generate(
+            model.tokenizer.encode(SOURCES).to_tensor(), num_beams=1
+        )["target_ids"].numpy()
+    )
 
 
 def test_ctc_sums_over_all_alignments(sharp):
