@@ -90,7 +90,8 @@ def answer_texts(
             for place in range(number)
         ]
         translation, score = choices[0]
-        doubts = warnings_of(model, text, translation, score)
+        words = [own[0][0] for own in found[here]]
+        doubts = warnings_of(model, text, words, score)
         if too_long[here].any():
             doubts.insert(
                 0,
@@ -158,15 +159,15 @@ def lowest(scores: Sequence[float]) -> float:
 
 
 def warnings_of(
-    model: Translator, text: SplitText, translation: str, score: float
+    model: Translator, text: SplitText, translations: Sequence[str], score: float
 ) -> list[str]:
     """Finds reasons to doubt a translation.
 
     Args:
         model: Translator that wrote it.
         text: Source text.
-        translation: Translation of `text`.
-        score: Score of the translation.
+        translations: Translations of the sentences of `text`.
+        score: Lowest score of the sentences.
 
     Returns:
         A list of strings, empty if there is no reason.
@@ -179,8 +180,10 @@ def warnings_of(
         )
     if text.is_broken:
         doubts.append("a sentence is very long and was translated in parts")
-    if text.sentences and not translation.strip():
-        doubts.append("the translation is empty")
+    empty = [not words.strip() for words in translations]
+    if any(empty):
+        what = "the translation" if all(empty) else "that of a sentence"
+        doubts.append(f"{what} is empty")
     elif model.low_score is not None and score < model.low_score:
         doubts.append(
             f"the translation is probably wrong: its score {score:.2f} is below "

@@ -124,7 +124,7 @@ class Sentences:
         warnings = answers.warnings_of(
             self.latent,
             text,
-            translation,
+            texts["latent"],
             answers.lowest(found["scores"].numpy().tolist()),
         )
         teacher_ms, latent_ms = (times[name].median_ms for name in times)

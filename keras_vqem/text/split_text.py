@@ -13,6 +13,8 @@ LIST = re.compile(r"\s*(?:(?:[-–—*•·>#]+|\(?\d{1,3}[.)])\s+)+")
 # Addresses, without the marks that end the sentence around them.
 ADDRESS = re.compile(
     r"""(?:https?://|ftp://|www\.)[^\s<>"“”]*[\w/=&#+~-]"""
+    r"""|(?<![\w.@-])[\w-]++(?:\.[\w-]++)*\.(?:com|org|net|edu|gov|io|de|eu|uk)\b"""
+    r"""(?:/\S*[\w/])?"""
     r"""|(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+|(?<!\w)[@#]\w+"""
 )
 # At least two digits, so that "2 dogs" may become "zwei Hunde". The limit of the length

@@ -268,10 +268,13 @@ def test_mistakes_are_one_sentence(tmp_path, capsys):
 
 def test_an_empty_translation_and_a_text_without_words_are_told(default):
     text = SplitText("x")
-    assert answers.warnings_of(default, text, "", math.nan) == [
+    assert answers.warnings_of(default, text, [""], math.nan) == [
         "the translation is empty"
     ]
-    assert answers.warnings_of(default, text, "x", default.low_score + 0.1) == []
+    fine = default.low_score + 0.1
+    assert answers.warnings_of(default, text, ["x"], fine) == []
+    [told] = answers.warnings_of(default, text, ["x", " "], fine)
+    assert told == "that of a sentence is empty"
     assert math.isnan(answers.lowest([math.nan]))
     [answer] = answers.answer_texts(default, ["... !"])
     assert answer.translation == "... !" and answer.warnings == []

@@ -33,6 +33,7 @@ def shouted(text, **options):
             ["https://a.org/b.c?d=1", "me@x.co.uk"],
         ),
         ("(www.a.de) is down.", ["is down."], ["www.a.de"]),
+        ("At b-c.org/d: end.com. OK", ["At", "OK"], ["b-c.org/d", "end.com"]),
         ("Hi @tom #now", ["Hi"], ["@tom", "#now"]),
         ("Thanks 😀! A 🐕 runs to 日本.", ["Thanks", "A", "runs to"], list("😀🐕")),
         ("Gdańsk is nice😀😀!", ["is nice"], ["Gdańsk", "😀😀"]),
