@@ -179,7 +179,7 @@ class SplitText:
         ):
             # Some languages write no space between sentences.
             gap = self.text[end:start] or (" " if end else "")
-            words = one_line(translation).strip()
+            words = one_line(translation).strip(" ")
             if cut and sentence[-1] not in MARKS:
                 words = words.rstrip(".")
             if not words:

@@ -66,6 +66,8 @@ def test_scores_and_several_sentences(default, capfd):
     texts, scores = default.translate([CAPTION, "A dog runs."], return_scores=True)
     assert translation == " ".join(texts)
     assert float(score) == pytest.approx(min(scores), abs=1e-3)
+    found = default.score([CAPTION, "A dog runs."], texts)
+    assert [s.per_token for s in found] == pytest.approx(scores, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -145,14 +147,15 @@ def test_a_file_is_translated_to_a_file(tmp_path, capfd):
         assert words in failed(["translate", *arguments], capfd)
 
 
-def test_a_forced_beginning(capfd):
-    flags = ["--model", TEACHER, "--target-prefix", "Eine Person"]
-    [line] = run(capfd, *flags, f"{CAPTION} A dog runs.").out.splitlines()
-    teacher = loading.load_translator(TEACHER)
-    expected = teacher.translate([CAPTION], target_prefix="Eine Person")
-    expected += teacher.translate(["A dog runs."])
-    assert line == " ".join(expected) and line.startswith("Eine Person")
-    assert expected[1] == "Ein Hund rennt."
+def test_a_forced_beginning_is_that_of_the_first_sentence():
+    model = exportable("Transformer")
+    sentences = ["Twenty-one.", "Five."]
+    texts, prefix = [" ".join(sentences), "🐕"], "drei"
+    first, second = answers.answer_texts(model, texts, target_prefix=prefix)
+    expected = model.translate(sentences, target_prefix=[prefix, ""])
+    assert first.translation == SplitText(texts[0]).join(expected)
+    assert first.translation.startswith(prefix)
+    assert second.translation == "🐕"
 
 
 def test_options_of_decoding_reach_the_model(capfd):

@@ -47,23 +47,16 @@ def test_a_transformer_is_scored_word_by_word(sharp):
 
 
 @pytest.mark.parametrize("name", ["transformer", "ctc_translator"])
-def test_scores_are_those_of_translate(name, sharp):
+def test_scores_are_those_of_generate(name, sharp, rng):
     model = sharp(getattr(small, name)())
-    texts, scores = model.translate(SOURCES, return_scores=True, num_beams=1)
-    found = model.score(SOURCES, texts)
-    for place in (0, 1, 3):
-        # A text that was cut has no end, and one that CTC wrote may have none.
-        ended = model.generate(
-            model.tokenizer.encode([SOURCES[place]]).to_tensor(), num_beams=1
-        )["target_ids"][0]
-        if 1 in ended:
-            assert found[place].per_token == pytest.approx(scores[place], abs=1e-4)
-    assert any(
-        1 in row
-        for row in model.generate(
-            model.tokenizer.encode(SOURCES).to_tensor(), num_beams=1
-        )["target_ids"].numpy()
+    source_ids = small.sentences(rng, 3, 5)
+    found = model.generate(source_ids, num_beams=1)
+    ids = found["target_ids"].numpy()
+    own = model.score_ids(source_ids, ids)["log_probs"].numpy()
+    np.testing.assert_allclose(
+        own / np.count_nonzero(ids, axis=1), found["scores"], atol=1e-4
     )
+    assert len(set(own.tolist())) == 3
 
 
 def test_ctc_sums_over_all_alignments(sharp):
@@ -87,12 +80,7 @@ def test_ctc_sums_over_all_alignments(sharp):
     assert math.isfinite(found[1].log_prob) and found[3].log_prob == -math.inf
 
 
-def all_codes(number, longest):
-    for length in range(1, longest + 1):
-        yield from itertools.product(range(number), repeat=length)
-
-
-@pytest.mark.parametrize("output", [None, "ctc"])
+@pytest.mark.parametrize("output", [None, pytest.param("ctc", marks=pytest.mark.slow)])
 def test_a_latent_model_has_a_lower_bound(output, sharp):
     bottleneck = layers.VQEMBottleneck(3, decay=0.9, seed=1)
     word_output = models.CTCOutput(upsample=2) if output else None
@@ -105,25 +93,26 @@ def test_a_latent_model_has_a_lower_bound(output, sharp):
     memory, mask = model.encode_source(ids[0])
 
     def log_probs(codes):
-        """Of codes and, given them, of the words."""
-        codes = np.array([codes], "int32")
-        logits = log_softmax(model.predictor(codes, memory, memory_mask=mask)[0])
-        labels = [*codes[0], model.predictor.end_code]
-        of_codes = sum(logits[i, label] for i, label in enumerate(labels))
+        """Of rows of codes, and of the words given them."""
+        codes = np.array(codes, "int32")
+        rows, number = codes.shape
+        states = np.repeat(memory, rows, axis=0), np.repeat(mask, rows, axis=0)
+        logits = log_softmax(model.predictor(codes, states[0], memory_mask=states[1]))
+        end = np.full((rows, 1), model.predictor.end_code)
+        labels = np.concatenate([codes, end], axis=1)
+        of_codes = np.take_along_axis(logits, labels[..., None], axis=-1).sum((1, 2))
         there = np.ones(codes.shape, bool)
-        latents = model.latents(codes)
-        logits, positions = model._write(latents, there, memory, mask)
-        words = model.word_output.log_prob(logits, positions, ids[1])
-        return of_codes, float(words[0])
+        logits, positions = model._write(model.latents(codes), there, *states)
+        words = np.repeat(ids[1], rows, axis=0)
+        return of_codes, model.word_output.log_prob(logits, positions, words).numpy()
 
-    own = flatten_groups(model.encode_ids(*ids)).numpy()[0]
-    of_codes, of_words = log_probs(own)
+    own = flatten_groups(model.encode_ids(*ids)).numpy()
+    [of_codes], [of_words] = log_probs(own)
     assert found["code_log_probs"] == pytest.approx(of_codes, abs=1e-4)
     assert found["word_log_probs"] == pytest.approx(of_words, abs=1e-4)
-    # The sum over the sequences of up to three codes is itself a lower bound.
-    total = [sum(log_probs(codes)) for codes in all_codes(3, 3)]
-    total = np.log(np.sum(np.exp(total)))
-    assert found["log_probs"] <= total + 1e-5
+    # The sum over more of the sequences is itself a lower bound, and a higher one.
+    total = np.logaddexp.reduce(sum(log_probs([[0], [1], [2]])))
+    assert own.shape == (1, 1) and found["log_probs"] < total
     assert found["log_probs"] == pytest.approx(of_codes + of_words, abs=1e-4)
 
 
