@@ -10,7 +10,7 @@ import numpy as np
 from keras_vqem.models.string_methods import MAX_TOKENS
 from keras_vqem.models.translator import Translator
 from keras_vqem.text import SplitText
-from keras_vqem.text.split_text import lost_numbers
+from keras_vqem.text.copied import lost_numbers
 
 # Number of sentences between two calls of `progress`.
 BLOCK = 512

@@ -3,23 +3,14 @@
 import re
 from collections.abc import Sequence
 
+from keras_vqem.text.copied import copied_spans
 from keras_vqem.text.lines import one_line
-from keras_vqem.text.sentences import WORD, sentence_spans
+from keras_vqem.text.sentences import sentence_spans
 
 # Lines are translated one by one, and so are the cells of a table.
 LINE = re.compile(r"[^\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]+")
 # Signs of a list or a quoted message, at the start of a line.
 LIST = re.compile(r"\s*(?:(?:[-–—*•·>#]+|\(?\d{1,3}[.)])\s+)+")
-# Addresses, without the marks that end the sentence around them.
-ADDRESS = re.compile(
-    r"""(?:https?://|ftp://|www\.)[^\s<>"“”]*[\w/=&#+~-]"""
-    r"""|(?<![\w.@-])[\w-]++(?:\.[\w-]++)*\.(?:com|org|net|edu|gov|io|de|eu|uk)\b"""
-    r"""(?:/\S*[\w/])?"""
-    r"""|(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+|(?<!\w)[@#]\w+"""
-)
-# At least two digits, so that "2 dogs" may become "zwei Hunde". The limit of the length
-# keeps the time in proportion to that of a line.
-NUMBER = re.compile(r"(?<!\w)[-+]?[$€£]?\d(?:[\d.,:/'’-]{0,40}\d)(?!\w)[%€]?")
 # Signs of good typography, and what a model may know in their place.
 PLAIN = {
     **dict.fromkeys("‘’ʼ‚`´", "'"),
@@ -29,7 +20,6 @@ PLAIN = {
     **dict.fromkeys("\u00a0\u202f\u2009", " "),
 }
 MARKS = ".!?…"
-BROKEN = "\ufffd"
 # What stays with an address before it.
 AFTER = ".,;:!?…)]"
 
@@ -73,7 +63,7 @@ class SplitText:
         unknown = set(unknown)
         plain = {ord(c): PLAIN[c] for c in unknown & PLAIN.keys()}
         self._strange = unknown - PLAIN.keys()
-        self._copied = [ADDRESS, *([NUMBER] if copy_numbers else [])]
+        self._copy_numbers = copy_numbers
         self.sentences, self.copied, self.is_broken = [], [], False
         # Where the sentences are, and whether something was cut off behind each.
         self._spans, self._is_cut = [], []
@@ -85,7 +75,7 @@ class SplitText:
         start = sign.end() if sign else start
         line = self.text[start:stop]
         # A mark in an address ends no sentence.
-        holes = sorted(self._holes(line))
+        holes = list(copied_spans(line, self._strange, self._copy_numbers))
         masked = _masked(line, holes)
         spans = sentence_spans(masked)
         whole = sentence_spans(masked, len(line) + 1)
@@ -113,43 +103,6 @@ class SplitText:
             self.sentences.append(sentence.translate(plain))
             self._spans.append((start, stop))
             self._is_cut.append(cut)
-
-    def _holes(self, line):
-        """Spans of what is copied, which do not overlap."""
-        taken = 0
-        found = sorted(m.span() for p in self._copied for m in p.finditer(line))
-        for first, last in [*found, (len(line), len(line))]:
-            if first < taken:
-                continue
-            yield from self._strange_words(line, taken, first)
-            if first < last:
-                yield first, last
-            taken = last
-
-    def _strange_words(self, line, start, stop):
-        """Spans of words with unknown characters, or of signs around a known word."""
-        if not self._strange:
-            return
-        for word in WORD.finditer(line, start, stop):
-            first, last = word.span()
-            places = [i for i in range(first, last) if line[i] in self._strange]
-            if not places:
-                continue
-            # U+FFFD stands for a byte of a letter that could not be read.
-            letters = [
-                i for i in range(first, last) if line[i].isalnum() or line[i] == BROKEN
-            ]
-            if not letters or any(letters[0] <= i <= letters[-1] for i in places):
-                # The whole word, without the marks around it.
-                inner = [*places, *letters]
-                yield min(inner), max(inner) + 1
-                continue
-            for side in (
-                [i for i in places if i < letters[0]],
-                [i for i in places if i > letters[-1]],
-            ):
-                if side:
-                    yield side[0], side[-1] + 1
 
     def join(self, translations: Sequence[str]) -> str:
         """Returns the text with its sentences replaced.
@@ -196,37 +149,3 @@ def _masked(line, holes):
         parts += [line[end:first], "X" * (last - first)]
         end = last
     return "".join([*parts, line[end:]])
-
-
-def lost_numbers(text: str, translation: str) -> list[str]:
-    """Finds the numbers of a text that its translation does not have.
-
-    Points, commas and colons within numbers may differ, as languages do. Numbers of one
-    digit do not count, as they may well be written as words.
-
-    Args:
-        text: A string.
-        translation: Its translation.
-
-    Returns:
-        A list of strings, empty if no number is lost.
-
-    Example:
-
-    >>> from keras_vqem.text.split_text import lost_numbers
-    >>> lost_numbers("It cost 1,200.50 in 1984.", "Es kostete 1.200,50 im Jahr 1948.")
-    ['1984']
-    """
-    written = [_digits(m[0]) for m in NUMBER.finditer(translation)]
-    lost = []
-    for match in NUMBER.finditer(text):
-        digits = _digits(match[0])
-        if digits in written:
-            written.remove(digits)
-        else:
-            lost.append(match[0])
-    return lost
-
-
-def _digits(number):
-    return "".join(filter(str.isdigit, number))

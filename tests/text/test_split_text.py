@@ -3,8 +3,8 @@
 import pytest
 
 from keras_vqem.text import SplitText, split_sentences
+from keras_vqem.text.copied import lost_numbers
 from keras_vqem.text.sentences import sentence_spans
-from keras_vqem.text.split_text import lost_numbers
 
 UNKNOWN = "😀🐕日本ń’“”…\ufffd"
 
