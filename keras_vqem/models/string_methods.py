@@ -24,8 +24,9 @@ class Score(NamedTuple):
     Attributes:
         log_prob: Natural logarithm of the probability of the whole translation, its end
             included. NaN if the source has no words, or a text was too long.
-        per_token: `log_prob` divided by the number of tokens, the end included. This is
-            what `translate` returns as score.
+        per_token: `log_prob` divided by the number of tokens, the end included. Of a
+            `Transformer` and a `CTCTranslator` this is what `translate` returns as
+            score.
         ids: List of the ids of the translation.
         token_log_probs: List of the log probabilities of the ids, each given those
             before it. None if the model has none for single tokens.

@@ -69,6 +69,9 @@ class Transformer(Translator):
     ...     batches.dataset(), steps_per_epoch=batches.steps_per_epoch, verbose=0)
     >>> len(model.translate(["twenty-one"], num_beams=4))
     1
+    >>> [score] = model.score(["twenty-one"], ["einundzwanzig"])
+    >>> score.log_prob < 0 and len(score.token_log_probs) == len(score.ids)
+    True
 
     References:
         - Vaswani et al., 2017. Attention Is All You Need. arXiv:1706.03762.
