@@ -132,10 +132,10 @@ class SplitText:
         ):
             # Some languages write no space between sentences.
             gap = self.text[end:start] or (" " if end else "")
-            words = one_line(translation).strip(" ")
+            words = one_line(translation)
             if cut and sentence[-1] not in MARKS:
                 words = words.rstrip(".")
-            if not words:
+            if not words.strip():
                 gap = gap.removesuffix(" ")
             parts += [gap, words]
             end = stop

@@ -72,9 +72,9 @@ def test_translations_take_the_places_of_sentences():
     split = SplitText("A. B.\nC 🐕 d. E.", UNKNOWN)
     assert split.sentences == ["A. B.", "C", "d. E."]  # A single letter is an initial.
     split = SplitText("One. Two.\nThree 🐕 four. Five.", UNKNOWN)
-    found = split.join(["Eins.", "", "Drei.", "vier\n.", "Fünf."])
+    found = split.join(["Eins.", "", "Drei.", "vier\n!", "Fünf."])
     # Part of a sentence gets no full stop, and an empty one leaves no space.
-    assert found == "Eins.\nDrei 🐕 vier . Fünf."
+    assert found == "Eins.\nDrei 🐕 vier ! Fünf."
     with pytest.raises(ValueError):
         split.join(["Eins."])
     assert SplitText("犬。猫。").join(["Dog.", "Cat."]) == "Dog. Cat."
