@@ -46,7 +46,9 @@ def test_a_transformer_is_scored_word_by_word(sharp):
             assert math.isnan(score.log_prob)
 
 
-@pytest.mark.parametrize("name", ["transformer", "ctc_translator"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("transformer", marks=pytest.mark.slow), "ctc_translator"]
+)
 def test_scores_are_those_of_generate(name, sharp, rng):
     model = sharp(getattr(small, name)())
     source_ids = small.sentences(rng, 3, 5)

@@ -38,6 +38,7 @@ def test_greedy_search_goes_on_from_each_row_s_prefix(model, rng):
     assert found.shape[1] > 18
 
 
+@pytest.mark.slow
 def test_beams_are_the_best_continuations(model, rng):
     """Two ids after the prefix: all 29 ** 2 continuations are few enough to try."""
     source_ids = small.sentences(rng, 1, 5)

@@ -61,6 +61,7 @@ def test_a_model_goes_on_from_its_weights(kind, main, files, tiny, tmp_path):
         np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.slow
 def test_mistakes_are_told(main, files, tiny, tmp_path, capsys):
     common = ["--preset", str(tiny.teacher), *STEPS, "--run", str(tmp_path / "run")]
     for arguments, words in [
