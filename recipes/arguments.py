@@ -438,5 +438,25 @@ def add_batch_arguments(group, max_shapes):
     add_number(group, "--max-shapes", max_shapes, help)
 
 
-# Values of an option of `CTCTranslator.generate` that training tries on val.
+# Options of `generate` that training tries on val.
 BLANK_BIASES = (0.0, -0.5, -1.0, -1.5, -2.0, -2.5)
+LENGTH_PENALTIES = (0.6, 1.0, 1.5)
+
+
+def options_to_try(model):
+    """Returns the options of decoding to try on val after training, plainest first.
+
+    Args:
+        model: A `Transformer`, `CTCTranslator` or `LatentNMT`.
+    """
+    from keras_vqem.models import CTCOutput, LatentNMT, Transformer
+
+    if isinstance(model, Transformer):
+        beams = [{"num_beams": 4, "length_penalty": p} for p in LENGTH_PENALTIES]
+        return [{"num_beams": 1}, *beams]
+    biases = [{"blank_bias": bias} for bias in BLANK_BIASES]
+    if not isinstance(model, LatentNMT):
+        return biases
+    ends = [{"end_threshold": None}, {"end_threshold": 0.5}]
+    by_ctc = isinstance(model.word_output, CTCOutput)
+    return [b | end for b in (biases if by_ctc else [{}]) for end in ends]

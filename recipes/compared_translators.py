@@ -37,22 +37,7 @@ def load(parser, arguments):
     if len(set(paths)) < len(paths):
         parser.error("a model is given twice")
     corpus = TranslationData(arguments.data).corpus(arguments.split)
-    paths = dict(zip(names_of(paths), paths, strict=True))
+    paths = dict(zip(loading.short_names(paths), paths, strict=True))
     models = {name: loading.load_translator(path) for name, path in paths.items()}
     sides = corpus.sources, corpus.targets
     return paths, models, ParallelCorpus(*(side[: arguments.lines] for side in sides))
-
-
-def names_of(paths):
-    """Returns short names of models, or their paths if two names are the same."""
-    ordinary = ("model", "config")  # Files whose folders have the names.
-    names = [
-        p.stem if p.is_file() and p.stem not in ordinary else _folder(p) for p in paths
-    ]
-    clash = len(set(names)) < len(names)
-    return [str(path) for path in paths] if clash else names
-
-
-def _folder(path):
-    path = path.resolve()
-    return path.parent.name if path.is_file() else path.name

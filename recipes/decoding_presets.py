@@ -10,7 +10,6 @@ import time
 
 import decoding_contestants
 import plot_latency
-from compared_translators import names_of
 
 SHIPPED = [
     f"multi30k_en_de_{kind}" for kind in ("teacher", "em", "hard", "codes", "ctc")
@@ -70,7 +69,7 @@ def measure(args, folder):
     from keras_vqem.serving import ctranslate2_precisions, write_ctranslate2
 
     given = args.presets or SHIPPED
-    names = names_of([loading.model_file(path) for path in given])
+    names = loading.short_names([loading.model_file(path) for path in given])
     paths = dict(zip(names, map(str, given), strict=True))
     models = {name: loading.load_translator(path) for name, path in paths.items()}
     first, tokenizer = names[0], models[names[0]].tokenizer

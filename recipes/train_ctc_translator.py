@@ -14,12 +14,12 @@ stored in model.keras, and is used wherever that model translates.
 """
 
 from arguments import (
-    BLANK_BIASES,
     adam,
     add_number,
     add_translation_arguments,
     fit_options,
     make_parser,
+    options_to_try,
     run_options,
     share,
     sizes,
@@ -94,8 +94,7 @@ def main(arguments=None):
             callbacks=[ValidationBLEU(val, every=arguments.validate_every)],
             **fit_options(arguments),
         )
-
-        choose_options(run, model, val, [{"blank_bias": b} for b in BLANK_BIASES])
+        choose_options(run, model, val, options_to_try(model))
 
 
 if __name__ == "__main__":

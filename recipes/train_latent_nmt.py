@@ -20,7 +20,6 @@ random codes (random_codes_bleu, the decoder with the source alone).
 from functools import partial
 
 from arguments import (
-    BLANK_BIASES,
     adam,
     add_em_arguments,
     add_number,
@@ -28,6 +27,7 @@ from arguments import (
     em_bottleneck,
     fit_options,
     make_parser,
+    options_to_try,
     run_options,
     share,
     sizes,
@@ -189,9 +189,7 @@ def main(arguments=None):
             ],
             **fit_options(arguments),
         )
-        ends = [{"end_threshold": None}, {"end_threshold": 0.5}]
-        biases = [{"blank_bias": bias} for bias in BLANK_BIASES] if by_ctc else [{}]
-        choose_options(run, model, val, [b | end for b in biases for end in ends])
+        choose_options(run, model, val, options_to_try(model))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from arguments import (
     add_translation_arguments,
     fit_options,
     make_parser,
+    options_to_try,
     run_options,
     sizes,
     user_errors,
@@ -77,8 +78,7 @@ def main(arguments=None):
             callbacks=[ValidationBLEU(val, every=arguments.validate_every)],
             **fit_options(arguments),
         )
-        beams = [{"num_beams": 4, "length_penalty": p} for p in (0.6, 1.0, 1.5)]
-        choose_options(run, model, val, [{"num_beams": 1}, *beams])
+        choose_options(run, model, val, options_to_try(model))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help += "model, lower values stay closer to its first choice (Transformer)"
     add("--temperature", type=float, metavar="X", help=help)
     add("--seed", **number, help="seed of the samples")
+    help = "beginning of the translation, from which the model goes on (Transformer)"
+    add("--target-prefix", metavar="TEXT", help=help)
     help = "number of translations of each text, best first: beams, or samples"
     add("--num-return-sequences", **number, help=help)
 
@@ -82,8 +84,9 @@ NAMES = (
     "length_penalty",
     "patience",
     "rescorer",
-    "temperature",
     "style",
+    "target_prefix",
+    "temperature",
 )
 
 

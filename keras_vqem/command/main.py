@@ -1,9 +1,9 @@
-"""keras-vqem: the command with its subcommands demo, export, translate and zoo."""
+"""keras-vqem: the command, with a file for each of its subcommands."""
 
 import argparse
 from collections.abc import Sequence
 
-from keras_vqem.command import demo, export, translate, zoo
+from keras_vqem.command import demo, evaluate, export, score, translate, zoo
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -29,7 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, module in (
         ("demo", demo),
+        ("evaluate", evaluate),
         ("export", export),
+        ("score", score),
         ("translate", translate),
         ("zoo", zoo),
     ):

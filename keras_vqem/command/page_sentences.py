@@ -12,7 +12,7 @@ from keras_vqem.command import answers
 from keras_vqem.command.problems import Refused, said
 from keras_vqem.evaluation import latency
 from keras_vqem.models import CTCOutput, LatentNMT, Transformer
-from keras_vqem.text import split_sentences
+from keras_vqem.text import SplitText
 
 # Attention and the teacher's steps grow with the text, and the page must not hang:
 # limits per sentence and per text, and seconds after which no more rounds are timed.
@@ -78,10 +78,19 @@ class Sentences:
     def translate(self, text: str, style: str | None = None) -> dict[str, Any]:
         """Returns both translations with their times, and the codes per sentence.
 
+        `before` is what stands before a sentence and `after` what stands after the
+        last: white space, and what is copied.
+
         The speedup is left out if there are reasons to doubt the translation. Of a
         model that has styles, there is also one translation per style.
         """
-        sentences = split_sentences(text)
+        text = SplitText(text, self.latent.tokenizer.unknown_characters(text))
+        sentences = text.sentences
+        if not sentences:
+            raise Refused(
+                f"There is nothing to translate in {said(text.text)}: the model knows "
+                f"none of these words."
+            )
         teacher_ids = self._ids(self.teacher, sentences)
         latent_ids = self._ids(self.latent, sentences)
         code = self._usual if style is None else self.styles[style]
@@ -110,32 +119,34 @@ class Sentences:
             [int(code) for code in row if code < self.num_codes]
             for row in found["codes"].numpy()
         ]
-        translation = answers.joined(texts["latent"])
+        parts = text.parts(texts["latent"])
+        translation = "".join(parts)
         warnings = answers.warnings_of(
             self.latent,
             text,
-            self.latent.tokenizer.unknown_characters(text),
-            translation,
+            texts["latent"],
             answers.lowest(found["scores"].numpy().tolist()),
         )
         teacher_ms, latent_ms = (times[name].median_ms for name in times)
         return {
-            "teacher": {"text": answers.joined(texts["teacher"]), "ms": teacher_ms},
+            "teacher": {"text": text.join(texts["teacher"]), "ms": teacher_ms},
             "latent": {"text": translation, "ms": latent_ms},
             "sentences": [
-                {"source": source, "text": written, "codes": codes}
+                {"source": source, "text": written, "codes": codes, "before": before}
                 | {"pieces": self.decode(source, codes)["pieces"] if codes else []}
-                for source, written, codes in zip(
-                    sentences, texts["latent"], rows, strict=True
+                for source, before, written, codes in zip(
+                    sentences, parts[:-1:2], parts[1::2], rows, strict=True
                 )
             ],
-            "styles": self._in_styles(latent_ids),
+            "after": parts[-1],
+            "styles": self._in_styles(text, latent_ids),
             "speedup": None if warnings else teacher_ms / latent_ms,
             "warnings": warnings,
+            "notes": answers.notes_of(text),
             "rounds": rounds,
         }
 
-    def _in_styles(self, ids):
+    def _in_styles(self, text, ids):
         """Returns one translation per style, of all sentences together."""
         if not self.styles:
             return []
@@ -144,7 +155,7 @@ class Sentences:
         found = self._latent_graph(tf.tile(ids, [number, 1]), codes)["target_ids"]
         texts = _written(self.latent, found)
         return [
-            {"name": name, "text": answers.joined(texts[k * rows : (k + 1) * rows])}
+            {"name": name, "text": text.join(texts[k * rows : (k + 1) * rows])}
             for k, name in enumerate(self.styles)
         ]
 

@@ -220,7 +220,7 @@ def _text(fields):
     if not isinstance(text, str):
         flask.abort(400, f"`text` must be a string, received {said(text)}.")
     # JSON can hold lone surrogates, which are not text.
-    text = " ".join(text.encode("utf-8", "replace").decode().split())
+    text = text.encode("utf-8", "replace").decode().strip()
     if not text:
         flask.abort(400, "There is no text. Type an English sentence.")
     if len(text) > MAX_CHARACTERS:

@@ -143,15 +143,35 @@ def quality(
         **options: Options of `model.generate`, such as `num_beams`.
 
     Returns:
-        A tuple of a list of translations, and a dict with the fields of
-        `TranslationScores` that were computed, `empty_share` and `parameters`.
+        A tuple of a list of translations, and the dict of `scores_of`.
     """
     found = model.translate(corpus.sources, batch_size=batch_size, **options)
-    scores = translation_scores.score(found, corpus.targets, lowercase)
+    return found, scores_of(model, found, corpus.targets, lowercase)
+
+
+def scores_of(
+    model: AnyTranslator,
+    translations: Sequence[str],
+    references: Sequence[str],
+    lowercase: bool = False,
+) -> dict[str, Any]:
+    """Scores translations of a model.
+
+    Args:
+        model: The translator.
+        translations: List of strings.
+        references: List of as many strings, the true translations.
+        lowercase: Whether to compute BLEU of lower-cased text as well.
+
+    Returns:
+        A dict with the fields of `TranslationScores` that were computed, `empty_share`
+        and `parameters`.
+    """
+    scores = translation_scores.score(translations, references, lowercase)
     scores = dataclasses.asdict(scores).items()
     scores = {name: value for name, value in scores if value is not None}
-    scores["empty_share"] = empty_share(found)
-    return found, {**scores, "parameters": model.count_params()}
+    scores["empty_share"] = empty_share(translations)
+    return {**scores, "parameters": model.count_params()}
 
 
 def code_quality(
@@ -263,15 +283,17 @@ def table(entries: Sequence[dict]) -> str:
         entries: List of entries as `evaluate` returns them.
 
     Returns:
-        The tables as text, with a remark per row that writes (almost) nothing.
+        The tables as text, with a remark per row that writes (almost) nothing. There
+        are columns of latencies and of training minutes if entries have them.
     """
-    sizes = list(entries[0]["latency"])
+    sizes = list(entries[0].get("latency", ()))
+    timed = any("training_seconds" in entry for entry in entries)
     baselines = {
         size: list(dict.fromkeys(n for e in entries for n in _speedup(e, size)))
         for size in sizes
     }
     lowercase = "bleu_lowercase" in entries[0]
-    columns = ["", "parameters", "training minutes", "BLEU"]
+    columns = ["", "parameters", *(["training minutes"] if timed else []), "BLEU"]
     columns += ["BLEU, lower case"] if lowercase else []
     columns += ["brevity penalty", "chrF"]
     for size in sizes:
@@ -281,11 +303,12 @@ def table(entries: Sequence[dict]) -> str:
     for entry in entries:
         seconds = entry.get("training_seconds")
         row = [entry["name"], f"{entry['parameters']:,}"]
-        row += ["" if seconds is None else f"{seconds / 60:.0f}"]
+        if timed:
+            row += ["" if seconds is None else f"{seconds / 60:.0f}"]
         row += [f"{entry['bleu']:.2f}"]
         row += [f"{entry['bleu_lowercase']:.2f}"] if lowercase else []
         row += [f"{entry['brevity_penalty']:.3f}", f"{entry['chrf']:.2f}"]
-        for size, times in entry["latency"].items():
+        for size, times in entry.get("latency", {}).items():
             row += [f"{times['median_ms']:.1f}", f"{times['p95_ms']:.1f}"]
             ratios = (times["speedup"].get(name) for name in baselines[size])
             row += ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]

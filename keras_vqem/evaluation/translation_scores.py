@@ -101,6 +101,34 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     return BLEU().corpus_score(list(hypotheses), [list(references)]).score
 
 
+def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+    """Computes chrF of each translation by itself.
+
+    Args:
+        hypotheses: List of strings, the translations.
+        references: List of strings, one true translation per hypothesis.
+
+    Returns:
+        List of chrF, from 0 to 100.
+
+    Example:
+
+    >>> from keras_vqem.evaluation import translation_scores
+    >>> texts = ["Zwölf.", "Elf."]
+    >>> found = translation_scores.sentence_chrf(texts, ["Zwölf.", "Um elf."])
+    >>> found[0] > found[1]
+    True
+    """
+    from sacrebleu.metrics import CHRF
+
+    _check(hypotheses, references)
+    metric = CHRF()
+    return [
+        metric.sentence_score(hypothesis, [reference]).score
+        for hypothesis, reference in zip(hypotheses, references, strict=True)
+    ]
+
+
 def _check(hypotheses, references):
     for name, texts in (("hypotheses", hypotheses), ("references", references)):
         if isinstance(texts, str):

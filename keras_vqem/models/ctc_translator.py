@@ -357,6 +357,28 @@ class CTCTranslator(Translator):
         scores = ops.reshape(scores, (rows, num_beams))
         return best_first({"target_ids": ids, "scores": scores}, number)
 
+    def score_ids(
+        self, source_ids: ArrayLike, target_ids: ArrayLike
+    ) -> dict[str, tf.Tensor]:
+        """Computes the log probability of given translations.
+
+        It is the CTC likelihood, which sums over all alignments of the ids to the
+        positions, with nothing written behind the end and without a bias of the blank.
+        There are no probabilities of single ids.
+
+        Args:
+            source_ids: int32 `[B, S]`, source sentences, padded with 0.
+            target_ids: int32 `[B, T]`, translations, with id 1 at the end of each row,
+                padded with 0.
+
+        Returns:
+            A dict of `log_probs`, float32 `[B]`: minus infinity for a translation that
+            has more ids than there are positions, counting one more position between
+            two equal ids.
+        """
+        logits, mask = self._write(source_ids)
+        return {"log_probs": ctc_words.log_prob(logits, mask, target_ids)}
+
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),

@@ -95,11 +95,26 @@ def without_padding(ids: tf.Tensor) -> tf.Tensor:
     return ids[..., :longest]
 
 
+def log_prob(logits: tf.Tensor, mask: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+    """Computes the log probability of ids, summed over all alignments.
+
+    Args:
+        logits: Floats `[B, P, V]`.
+        mask: Booleans `[B, P]`, False for positions that are not there.
+        ids: int32 `[B, L]`, padded with 0.
+
+    Returns:
+        float32 `[B]`, minus infinity for ids that do not fit the positions.
+    """
+    loss, fits = ctc_loss(logits, ids, mask, blank_id=PAD_ID)
+    return ops.where(fits, -loss, -float("inf"))
+
+
 def mean_log_prob(logits: tf.Tensor, mask: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Returns log probabilities `[B]` of ids `[B, L]` per token; -1e9 for no ids."""
     tokens = _num_tokens(ids)
-    log_prob = -ctc_loss(logits, ids, mask, blank_id=PAD_ID)[0]
-    return ops.where(tokens > 0, log_prob / ops.maximum(tokens, 1.0), -1e9)
+    found = log_prob(logits, mask, ids)
+    return ops.where(tokens > 0, found / ops.maximum(tokens, 1.0), -1e9)
 
 
 def _num_tokens(ids: Any) -> tf.Tensor:

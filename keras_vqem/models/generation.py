@@ -78,4 +78,9 @@ class Generation:
                 "`generation_config` must not hold `num_return_sequences`, with which "
                 "`translate` returns lists. Pass it to each call instead."
             )
+        if options.get("target_prefix") is not None:
+            raise ValueError(
+                "`generation_config` must not hold `target_prefix`, which belongs to "
+                "a text. Pass it to each call instead."
+            )
         self._generation_config = dict(options)

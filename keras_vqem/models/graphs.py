@@ -1,4 +1,4 @@
-"""Graphs: functions of `source_ids`, traced once for each set of options."""
+"""Graphs: functions of ids, traced once for each set of options."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,21 +13,27 @@ class Graphs:
         self._by_options = {}
         self._called = set()
 
-    def graph(self, method: Callable, options: dict[str, Any]) -> Callable:
+    def graph(
+        self,
+        method: Callable,
+        options: dict[str, Any],
+        inputs: tuple[str, ...] = ("source_ids",),
+    ) -> Callable:
         """Returns a method with options as a graph.
 
         Args:
-            method: Bound method that takes `source_ids`.
+            method: Bound method.
             options: Dict of its options.
+            inputs: Names of its arguments that are ids, the first at its first place.
 
         Returns:
-            A `tf.function` of `source_ids` `[B, S]`, of any B and S.
+            A `tf.function` of int32 tensors `[B, L]`, of any B and L, one per input.
         """
-        key = _key(method, options)
+        key = _key(method, options, inputs)
         if key not in self._by_options:
             self._by_options[key] = tf.function(
-                lambda source_ids: method(source_ids, **options),
-                input_signature=[tf.TensorSpec([None, None], "int32")],
+                _function(method, options, inputs),
+                input_signature=[tf.TensorSpec([None, None], "int32")] * len(inputs),
                 autograph=False,
             )
             # Traced now: `generate` would read what `generation_config` is by then.
@@ -35,7 +41,11 @@ class Graphs:
         return self._by_options[key]
 
     def for_call(
-        self, method: Callable, options: dict[str, Any], short: bool
+        self,
+        method: Callable,
+        options: dict[str, Any],
+        short: bool,
+        inputs: tuple[str, ...] = ("source_ids",),
     ) -> Callable:
         """Returns a method as it is for a short first call, and then as a graph.
 
@@ -43,23 +53,31 @@ class Graphs:
         calls again.
 
         Args:
-            method: Bound method that takes `source_ids`.
+            method: Bound method.
             options: Dict of its options.
             short: Whether one call without a graph is faster than tracing.
+            inputs: Names of its arguments that are ids, as in `graph`.
 
         Returns:
-            A function of `source_ids`.
+            A function of the inputs.
         """
-        key = _key(method, options)
+        key = _key(method, options, inputs)
         known = key in self._called or key in self._by_options
         self._called.add(key)
         if known or not short:
-            return self.graph(method, options)
-        return lambda source_ids: method(source_ids, **options)
+            return self.graph(method, options, inputs)
+        return _function(method, options, inputs)
 
 
-def _key(method, options):
-    key = (method.__name__, *sorted(options.items()))
+def _function(method, options, inputs):
+    def function(first, *others):
+        return method(first, **dict(zip(inputs[1:], others, strict=True)), **options)
+
+    return function
+
+
+def _key(method, options, inputs):
+    key = (method.__name__, inputs, *sorted(options.items()))
     try:
         hash(key)
     except TypeError:

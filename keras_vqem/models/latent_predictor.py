@@ -147,6 +147,10 @@ class LatentPredictor(keras.Model):
             `all_beams` and several beams, `[B, num_beams, L]`, best first. With
             `num_samples`, `[B, num_samples, L]`.
         """
+        prefix = None
+        if first_code is not None:
+            first = ops.cast(first_code, "int32")
+            prefix = ops.broadcast_to(first, ops.shape(memory)[:1])[:, None]
         return stepwise.write(
             self.embedding,
             self.decoder,
@@ -164,7 +168,7 @@ class LatentPredictor(keras.Model):
             num_samples=num_samples,
             all_beams=all_beams,
             end_threshold=end_threshold,
-            first_id=first_code,
+            prefix=prefix,
         )
 
     def get_config(self) -> dict[str, Any]:

@@ -106,6 +106,54 @@ class LatentTranslation(Translator):
         logits, mask = self._write(self.latents(codes), there, memory, memory_mask)
         return self.word_output.read(logits, mask, blank_bias)
 
+    def score_ids(
+        self, source_ids: ArrayLike, target_ids: ArrayLike
+    ) -> dict[str, tf.Tensor]:
+        """Computes a lower bound of the log probability of given translations.
+
+        The model could write a translation from many sequences of codes, and its
+        probability is the sum over all of them. Only one is computed, that of the
+        translation's own codes `z` (those of `encode_ids`), so that
+
+            log p(y | x) >= log p(z | x) + log p(y | x, z)
+
+        where the latent predictor has the first term and the decoder the second. The
+        score of `generate` is another number: the second term per id, for the codes
+        that it predicted.
+
+        Args:
+            source_ids: int32 `[B, S]`, source sentences, padded with 0.
+            target_ids: int32 `[B, T]`, translations, with id 1 at the end of each row,
+                padded with 0.
+
+        Returns:
+            A dict of float32 tensors `[B]`:
+
+            - `log_probs`: The lower bounds, sums of the two others.
+            - `code_log_probs`: Log probabilities of the codes.
+            - `word_log_probs`: Log probabilities of the words, given the codes.
+        """
+        source_ids, target_ids = same_rows(sources=source_ids, targets=target_ids)
+        memory, memory_mask = self.encode_source(source_ids)
+        vectors, mask = latent_training.compress(self, target_ids, memory, memory_mask)
+        codes = self.bottleneck.encode(vectors)
+        flat = code_sequences.flatten_groups(codes)
+        loss, weights = code_sequences.soft_cross_entropy(
+            self.predictor(flat, memory, memory_mask=memory_mask),
+            flat[..., None],
+            ops.repeat(mask, self._num_groups, axis=1),
+            self.predictor.end_code,
+        )
+        of_codes = -ops.sum(loss * weights, axis=1)
+        latents = self.bottleneck.decode(codes)
+        logits, there = self._write(latents, mask, memory, memory_mask)
+        of_words = self.word_output.log_prob(logits, there, target_ids)
+        return {
+            "log_probs": of_codes + of_words,
+            "code_log_probs": of_codes,
+            "word_log_probs": of_words,
+        }
+
     def max_codes_for(self, source_tokens: int | tf.Tensor) -> int | tf.Tensor:
         """Returns the number of codes for `2 * source_tokens + 10` target tokens."""
         positions = -(-(2 * source_tokens + 10) // 2**self.num_compress_steps)

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+from collections.abc import Sequence
 
 import keras
 
@@ -55,6 +56,20 @@ def model_file(path: str | os.PathLike) -> pathlib.Path:
         f"that ends in .keras, the folder of a preset, or the name of a preset that "
         f"comes with the package ({', '.join(preset.shipped()) or 'none'})."
     )
+
+
+def short_names(paths: Sequence[pathlib.Path]) -> list[str]:
+    """Returns short names of models, or their paths if two names are the same.
+
+    Args:
+        paths: List of files, as `model_file` returns them.
+    """
+    ordinary = ("model", "config")  # Files whose folders have the names.
+    names = [
+        p.stem if p.stem not in ordinary else p.resolve().parent.name for p in paths
+    ]
+    clash = len(set(names)) < len(names)
+    return [str(path) for path in paths] if clash else names
 
 
 def load_model(path: str | os.PathLike, *classes: type) -> keras.Model:

@@ -9,6 +9,8 @@ from keras_vqem import decoding
 from keras_vqem.layers import TiedEmbedding, TransformerDecoder
 from keras_vqem.layers.position_signal import position_signal
 
+_NEVER = -float("inf")
+
 
 def write(
     embedding: TiedEmbedding,
@@ -28,7 +30,7 @@ def write(
     all_beams: bool = False,
     patience: float | None = None,
     end_threshold: float | None = None,
-    first_id: int | tf.Tensor | None = None,
+    prefix: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Writes a sequence of ids for each row of a memory.
 
@@ -57,8 +59,9 @@ def write(
             `keras_vqem.decoding.beam_search`.
         end_threshold: Probability of the end above which a sequence ends, and below
             which it goes on. None treats the end as any other id.
-        first_id: Id that comes first: an integer, or int32 `[B]`, -1 for rows whose
-            first id is not given. None for all rows.
+        prefix: Ids that come first, int32 `[B, P]`, with -1 from where on ids are not
+            given. The search compares the probabilities of what follows. None gives no
+            ids.
 
     Returns:
         int32 `[B, L]`. With `all_beams` and several beams, `[B, num_beams, L]`, best
@@ -79,9 +82,9 @@ def write(
     # Hypotheses or draws of an example share its row of the memory.
     copies = num_beams if num_samples is None else num_samples
     parts = {"memories": decoder.memories(memory), "mask": memory_mask}
-    if first_id is not None:
-        first = ops.broadcast_to(ops.cast(first_id, "int32"), (rows,))
-        parts["first"] = first[:, None]
+    if prefix is not None:
+        # The last column stands for all positions behind it.
+        parts["prefix"] = ops.pad(prefix, [[0, 0], [0, 1]], constant_values=-1)
     parts = {name: part for name, part in parts.items() if part is not None}
 
     def step(ids, caches, position, memory=parts):
@@ -91,11 +94,12 @@ def write(
             x, caches, memory["memories"], memory.get("mask"), num_beams=copies
         )
         logits = embedding(x[:, 0], reverse=True)
-        if "first" in memory:
-            forced = ops.repeat(memory["first"], copies, axis=0)
-            others = ops.arange(logits.shape[-1]) != forced
-            others = others & (forced >= 0) & (position == 0)
-            logits = ops.where(others, ops.cast(-3e4, logits.dtype), logits)
+        if "prefix" in memory:
+            last = ops.shape(memory["prefix"])[1] - 1
+            forced = tf.gather(memory["prefix"], ops.minimum(position, last), axis=1)
+            forced = ops.repeat(forced, copies, axis=0)[:, None]
+            others = (ops.arange(logits.shape[-1]) != forced) & (forced >= 0)
+            logits = ops.where(others, ops.cast(_NEVER, logits.dtype), logits)
         if end_threshold is not None:
             logits = _decide_end(logits, end_id, end_threshold)
         return logits, caches

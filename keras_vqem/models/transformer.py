@@ -13,7 +13,7 @@ from keras_vqem.layers import TransformerDecoder
 from keras_vqem.models import stepwise
 from keras_vqem.models.choices import best_first, number_of_choices
 from keras_vqem.models.generation import with_generation_config
-from keras_vqem.models.token_scores import divergence, mean_log_prob
+from keras_vqem.models.token_scores import cross_entropy, divergence, mean_log_prob
 from keras_vqem.models.translator import Translator
 
 
@@ -69,6 +69,9 @@ class Transformer(Translator):
     ...     batches.dataset(), steps_per_epoch=batches.steps_per_epoch, verbose=0)
     >>> len(model.translate(["twenty-one"], num_beams=4))
     1
+    >>> [score] = model.score(["twenty-one"], ["einundzwanzig"])
+    >>> score.log_prob < 0 and len(score.token_log_probs) == len(score.ids)
+    True
 
     References:
         - Vaswani et al., 2017. Attention Is All You Need. arXiv:1706.03762.
@@ -203,6 +206,7 @@ class Transformer(Translator):
         temperature: float | None = None,
         seed: int = 0,
         num_return_sequences: int | None = None,
+        target_prefix: ArrayLike | None = None,
     ) -> dict[str, tf.Tensor]:
         """Translates ids: greedily, by beam search or by sampling, with a cache.
 
@@ -222,7 +226,7 @@ class Transformer(Translator):
             min_length: Number of ids that must come before the end.
             max_length: Maximum number of ids, the end included: an integer, or a
                 tensor `[B]` with one limit per row. None allows twice the length of
-                the source plus 10.
+                the source plus 10, and the `target_prefix` before them.
             temperature: Divisor of the logits from which each id is drawn; it needs
                 `num_beams=1`. 1 samples from the model's own distribution, lower
                 values stay closer to its first choice. None searches instead.
@@ -231,6 +235,10 @@ class Transformer(Translator):
             num_return_sequences: Number of translations per sentence: the best of the
                 beam search, which must have as many beams, or independent samples.
                 None returns one translation without an axis for the number.
+            target_prefix: Ids with which the translations begin: int32 `[B, P]`, padded
+                with 0, or `[P]` for all rows, without an end. The model goes on from
+                there. The search compares the probabilities of what follows, and
+                `scores` are those of the whole. None leaves the beginning to the model.
 
         Returns:
             A dict of tensors:
@@ -248,8 +256,11 @@ class Transformer(Translator):
         )
         samples = temperature is not None
         memory, mask = self.encode_source(source_ids)
+        prefix = _prefix(target_prefix, source_ids)
         if max_length is None:
             max_length = 2 * ops.sum(ops.cast(mask, "int32"), axis=1) + 10
+            if prefix is not None:
+                max_length += ops.sum(ops.cast(prefix >= 0, "int32"), axis=1)
         ids = stepwise.write(
             self.embedding,
             self.decoder,
@@ -267,22 +278,24 @@ class Transformer(Translator):
             seed=(0, whole_number("seed", seed, 0)) if samples else None,
             num_samples=number if samples else None,
             all_beams=number is not None,
+            prefix=prefix,
         )
         # A graph that returns only the ids does not compute the scores, unless they
         # decide on the order.
         if number is None:
-            return {"target_ids": ids, "scores": self.score(ids, memory, mask)}
+            return {"target_ids": ids, "scores": self.mean_log_probs(ids, memory, mask)}
         if len(ids.shape) == 2:  # Greedy search has no axis of beams.
             ids = ids[:, None]
         ids = ids[:, :number]
         rows, length = ops.shape(memory)[0], ops.shape(ids)[2]
         flat = ops.reshape(ids, (rows * number, length))
         memory, mask = (ops.repeat(x, number, axis=0) for x in (memory, mask))
-        scores = ops.reshape(self.score(flat, memory, mask), (rows, number))
+        scores = self.mean_log_probs(flat, memory, mask)
+        scores = ops.reshape(scores, (rows, number))
         found = {"target_ids": ids, "scores": scores}
         return best_first(found, number) if samples else found
 
-    def score(
+    def mean_log_probs(
         self, target_ids: ArrayLike, memory: ArrayLike, memory_mask: ArrayLike | None
     ) -> tf.Tensor:
         """Computes the mean log probability of given translations in one pass.
@@ -299,9 +312,47 @@ class Transformer(Translator):
         logits = self._logits(target_ids, memory, memory_mask)
         return mean_log_prob(logits, target_ids)
 
+    def score_ids(
+        self, source_ids: ArrayLike, target_ids: ArrayLike
+    ) -> dict[str, tf.Tensor]:
+        """Computes the log probability of given translations.
+
+        It is exact: the sum of the log probabilities of all ids, each given the source
+        and the ids before it.
+
+        Args:
+            source_ids: int32 `[B, S]`, source sentences, padded with 0.
+            target_ids: int32 `[B, T]`, translations, with id 1 at the end of each row,
+                padded with 0.
+
+        Returns:
+            A dict of float32 tensors:
+
+            - `log_probs`: `[B]`, of the whole translations.
+            - `token_log_probs`: `[B, T]`, of the ids, 0 for padding.
+        """
+        logits = self({"source_ids": source_ids, "target_ids": target_ids})
+        there = ops.cast(target_ids != PAD_ID, "float32")
+        found = -cross_entropy(logits, target_ids)[1] * there
+        return {"log_probs": ops.sum(found, axis=1), "token_log_probs": found}
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_decoder_layers": self.num_decoder_layers}
 
 
 def _doubled(ids):
     return ops.concatenate([ids, ids])
+
+
+def _prefix(target_prefix, source_ids):
+    """int32 [B, P], -1 from where on nothing is given; None if nothing is at all."""
+    if target_prefix is None:
+        return None
+    if isinstance(target_prefix, str):
+        raise ValueError(
+            f"`target_prefix` of `generate` must be ids, received {target_prefix!r}. "
+            f"Pass strings to `translate`."
+        )
+    ids = ops.cast(target_prefix, "int32")
+    ids = ops.broadcast_to(ids, (ops.shape(source_ids)[0], ops.shape(ids)[-1]))
+    return ops.where(ids != PAD_ID, ids, -1)

@@ -1,12 +1,10 @@
 """Translator: base class with source encoder, token loss, compile and translate."""
 
 import os
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 from keras import ops
 from numpy.typing import ArrayLike
@@ -19,22 +17,17 @@ from keras_vqem.layers import (
 )
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.models import translation_endpoints as endpoints
-from keras_vqem.models.choices import as_text
 from keras_vqem.models.generation import Generation
 from keras_vqem.models.graphs import Graphs
 from keras_vqem.models.int8_weights import Int8Weights
 from keras_vqem.models.precision import in_precision
 from keras_vqem.models.schedules import WarmupInverseSquareRoot
+from keras_vqem.models.string_methods import MAX_TOKENS, StringMethods
 from keras_vqem.models.task_model import TaskModel
 from keras_vqem.models.token_scores import cross_entropy
 
-# Batches shrink when their longest sentence has more ids than this.
-LONG = 128
-# Texts are cut after this many tokens, unless a call says otherwise.
-MAX_TOKENS = 256
 
-
-class Translator(Generation, TaskModel):
+class Translator(Generation, StringMethods, TaskModel):
     """Base class of models that read `source_ids` and learn or write `target_ids`.
 
     A subclass has `call`, `_loss_terms(inputs, outputs)` for training, and
@@ -243,7 +236,8 @@ class Translator(Generation, TaskModel):
                 f"{words}. Use a Transformer with the same tokenizer."
             )
         seen = rescorer.encode_source(source_ids)
-        return rescorer.score(ids, *(ops.repeat(x, num_beams, axis=0) for x in seen))
+        seen = (ops.repeat(x, num_beams, axis=0) for x in seen)
+        return rescorer.mean_log_probs(ids, *seen)
 
     def translation_graph(self, **options: Any) -> Callable:
         """Returns `translate_ids` with the given options as a graph, traced once.
@@ -262,85 +256,6 @@ class Translator(Generation, TaskModel):
         if not self.built:
             self.build()
         return self._graphs.graph(method, {**self.generation_config, **options})
-
-    def translate(
-        self,
-        texts: Sequence[str],
-        batch_size: int = 64,
-        return_scores: bool = False,
-        max_tokens: int = MAX_TOKENS,
-        **options: Any,
-    ) -> list | tuple[list, list]:
-        """Translates strings, each of them at most one sentence.
-
-        Args:
-            texts: List of strings of any lengths, in any order. Batches are formed by
-                length; the translations are in the order of `texts`.
-            batch_size: Number of texts per batch. Batches of very long texts are
-                smaller.
-            return_scores: Whether to return the scores of `generate` as well.
-            max_tokens: Number of tokens after which texts are cut, with a warning, as
-                in `export`. The time for a text grows with the square of its length,
-                so split longer texts with `keras_vqem.text.split_sentences`.
-            **options: Options of `generate`. They override `generation_config`.
-
-        Returns:
-            A list of strings. With `return_scores`, a tuple of that list and a list of
-            floats, NaN for texts without words. With `num_return_sequences=n`, each
-            text has a list of n strings, and of n floats, best first.
-        """
-        if batch_size < 1:
-            raise ValueError(f"`batch_size` must be at least 1, received {batch_size}.")
-        if isinstance(texts, (str, bytes)):
-            raise ValueError(
-                "`texts` must be a list of strings, received a single string. "
-                f"Write translate([{texts!r}])."
-            )
-        texts = list(texts)
-        if not texts:
-            return ([], []) if return_scores else []
-        endpoints.check_max_tokens(max_tokens)
-        rows_of_ids = self.tokenizer.encode(texts)
-        lengths = rows_of_ids.row_lengths().numpy()
-        if too_long := np.count_nonzero(lengths > max_tokens):
-            warnings.warn(
-                f"{too_long} of {len(texts)} texts have more than {max_tokens} tokens "
-                f"and were cut. Split them with keras_vqem.text.split_sentences, or "
-                f"raise max_tokens.",
-                stacklevel=2,
-            )
-            rows_of_ids = rows_of_ids[:, :max_tokens]
-            lengths = np.minimum(lengths, max_tokens)
-        order = np.argsort(-lengths, kind="stable")
-        if not self.built:
-            self.build()
-        method = self.generate if return_scores else self.translate_ids
-        short = lengths.max() <= self._most_tokens_untraced
-        graph = self._graphs.for_call(
-            method,
-            {**self.generation_config, **options},
-            short=short and len(texts) <= batch_size,
-        )
-        number = options.get("num_return_sequences")
-        shape = len(texts) if number is None else (len(texts), int(number))
-        found = np.full(shape, "", object).tolist()
-        scores = np.full(shape, np.nan).tolist()
-        while len(order):
-            # The longest text comes first; attention needs memory for its square.
-            rows = batch_size * LONG**2 // max(lengths[order[0]], LONG) ** 2
-            places, order = np.split(order, [max(rows, 1)])
-            source_ids = tf.gather(rows_of_ids, places).to_tensor(PAD_ID)
-            source_ids = endpoints.cut(source_ids, max_tokens)
-            output = graph(source_ids)
-            ids = output["target_ids"] if return_scores else output
-            written = endpoints.decoded(self.tokenizer, ids).numpy().tolist()
-            for row, place in enumerate(places):
-                # A text with nothing but its end symbol has no translation.
-                if lengths[place] > 1:
-                    found[place] = as_text(written[row])
-                    if return_scores:
-                        scores[place] = output["scores"][row].numpy().tolist()
-        return (found, scores) if return_scores else found
 
     # Export.
 
@@ -380,11 +295,13 @@ class Translator(Generation, TaskModel):
                 keeps that of the model. Every CPU runs bfloat16; one without
                 instructions for it is slower with it, not wrong.
             **options: Options of `generate`, such as `num_beams`. They override
-                `generation_config`.
+                `generation_config`. A `target_prefix` is a string.
         """
         endpoints.check_max_tokens(max_tokens)
         if not self.built:
             self.build()
+        if options.get("target_prefix") is not None:
+            [options["target_prefix"]] = self._prefix_rows(options["target_prefix"], 1)
         options = {
             name: in_precision(x, precision) if isinstance(x, keras.Model) else x
             for name, x in {**self.generation_config, **options}.items()

@@ -13,7 +13,7 @@ from keras_vqem.layers import SequenceDecompressor
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.layers.row_dense import RowDense
 from keras_vqem.models import ctc_words
-from keras_vqem.models.token_scores import read_positions
+from keras_vqem.models.token_scores import cross_entropy, read_positions
 
 if TYPE_CHECKING:
     from keras_vqem.models.latent_nmt import LatentNMT
@@ -109,6 +109,26 @@ class PositionwiseOutput:
             )
         return read_positions(logits, mask)
 
+    def log_prob(self, logits: tf.Tensor, mask: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        """Computes the log probability of words.
+
+        Args:
+            logits: Floats `[B, P, V]`.
+            mask: Booleans `[B, P]`, False for positions that are not there.
+            ids: int32 `[B, L]`, ended by id 1 and padded with 0.
+
+        Returns:
+            float32 `[B]`, minus infinity for words that do not fit the positions.
+        """
+        positions = ops.shape(mask)[1]
+        ids = ops.pad(ids, [[0, 0], [0, positions]])
+        fits = ops.all(ids[:, positions:] == PAD_ID, axis=1)
+        ids = ids[:, :positions]
+        there = ids != PAD_ID
+        fits &= ops.all(mask | ~there, axis=1)
+        found = cross_entropy(logits, ids)[1] * ops.cast(there, "float32")
+        return ops.where(fits, -ops.sum(found, axis=1), -float("inf"))
+
     def get_config(self) -> dict[str, Any]:
         return {}
 
@@ -201,6 +221,9 @@ class CTCOutput(PositionwiseOutput):
         )
         ids = ctc_words.without_padding(ids)
         return ids, ctc_words.mean_log_prob(logits, mask, ids)
+
+    def log_prob(self, logits: tf.Tensor, mask: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        return ctc_words.log_prob(logits, mask, ids)
 
     def get_config(self) -> dict[str, Any]:
         return {"upsample": self.upsample}

@@ -5,6 +5,7 @@ from keras_vqem.text.cleaning import CleaningSummary, clean
 from keras_vqem.text.parallel_corpus import ParallelCorpus
 from keras_vqem.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_vqem.text.sentences import split_sentences
+from keras_vqem.text.split_text import SplitText
 from keras_vqem.text.token_ids import TokenIds
 from keras_vqem.text.translation_data import TranslationData
 from keras_vqem.text.word_aligner import WordAligner
@@ -13,6 +14,7 @@ __all__ = [
     "CleaningSummary",
     "ParallelCorpus",
     "SentencePieceTokenizer",
+    "SplitText",
     "TokenBatches",
     "TokenIds",
     "TranslationData",

@@ -11,6 +11,7 @@ ABBREVIATIONS = frozenset(
 # starts with the first of several marks and never goes back, so that a million marks in
 # a line take no longer than other text.
 END = re.compile(r"""(?<![.!?…])([.!?…]++)["'”“’»)\]]*+\s++|[。！？]++\s*+""")
+WORD = re.compile(r"\S+")
 # What a sentence may begin with, after quotes and brackets that open.
 START = re.compile(r"""["'“‘„«(\[¿¡]*[^\W_a-zß-öø-ÿ]""")
 
@@ -39,15 +40,37 @@ def split_sentences(text: str, max_words: int = 50) -> list[str]:
     >>> split_sentences("Mr. Smith waits. Two dogs play in the snow! One is brown.")
     ['Mr. Smith waits.', 'Two dogs play in the snow!', 'One is brown.']
     """
+    spans = sentence_spans(text, max_words)
+    return [" ".join(text[start:stop].split()) for start, stop in spans]
+
+
+def sentence_spans(text: str, max_words: int = 50) -> list[tuple[int, int]]:
+    """Finds the places of the sentences in a text.
+
+    Args:
+        text: A string.
+        max_words: Number of words after which a sentence is broken in two, as in
+            `split_sentences`.
+
+    Returns:
+        A list of pairs of the first place of a sentence and the place behind it. No
+        sentence begins or ends with a space.
+
+    Example:
+
+    >>> from keras_vqem.text.sentences import sentence_spans
+    >>> sentence_spans(" It rains.  Why? ")
+    [(1, 10), (12, 16)]
+    """
     if max_words < 1:
         raise ValueError(f"`max_words` must be at least 1, received {max_words}.")
-    pieces, start = [], 0
+    spans, start = [], 0
     for end in END.finditer(text):
         if _ends(text, start, end):
-            pieces.append(text[start : end.end()])
+            spans.append((start, end.end()))
             start = end.end()
-    pieces.append(text[start:])
-    return [part for piece in pieces for part in _broken(piece.split(), max_words)]
+    spans.append((start, len(text)))
+    return [part for span in spans for part in _broken(text, *span, max_words)]
 
 
 def _ends(text, start, end):
@@ -69,14 +92,15 @@ def _ends(text, start, end):
     return len(last) != 1 and last.lower() not in ABBREVIATIONS and "." not in last
 
 
-def _broken(words, max_words):
-    """Parts of at most `max_words`, as strings."""
-    start = 0
-    while len(words) - start > max_words:
-        half, stop = start + max_words // 2, start + max_words
-        places = [i for i in range(half, stop) if words[i][-1] in ",;:"]
-        cut = places[-1] + 1 if places else stop
-        yield " ".join(words[start:cut])
-        start = cut
-    if start < len(words):
-        yield " ".join(words[start:])
+def _broken(text, start, stop, max_words):
+    """Spans of at most `max_words` words within a span."""
+    words = [word.span() for word in WORD.finditer(text, start, stop)]
+    first = 0
+    while len(words) - first > max_words:
+        half, last = first + max_words // 2, first + max_words
+        places = [i for i in range(half, last) if text[words[i][1] - 1] in ",;:"]
+        cut = places[-1] + 1 if places else last
+        yield words[first][0], words[cut - 1][1]
+        first = cut
+    if first < len(words):
+        yield words[first][0], words[-1][1]

@@ -5,18 +5,15 @@ shard appends its lines to its own file, so that a killed process loses at most 
 chunk. When all shards are complete, they are joined.
 """
 
-import contextlib
-import fcntl
-import json
 import os
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from keras_vqem.files import read_json, write_json
+from keras_vqem.files import read_json
 from keras_vqem.text import ParallelCorpus, TranslationData, clean
-from keras_vqem.text.lines import one_line
+from keras_vqem.text.kept_lines import KeptLines
 
 
 class Distilled(NamedTuple):
@@ -84,35 +81,27 @@ class Shard:
             log: Function that takes a line of progress about every ten seconds.
 
         Raises:
-            RuntimeError: If another process works on the shard.
+            BlockingIOError: If another process works on the shard.
             ValueError: If the shard was started with other settings or sources.
         """
         sources = self.part(sources)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "ab") as file, self._alone(file):
-            self._check(settings)
-            done = first = len(self.outputs())
-            if done > len(sources):
+        with KeptLines(self.path, self.settings_path, settings) as kept:
+            first = kept.count
+            if first > len(sources):
                 raise ValueError(
-                    f"{self.path} has {done} lines for {len(sources)} sources. Remove "
+                    f"{self.path} has {first} lines for {len(sources)} sources. Remove "
                     f"it to start the shard again."
                 )
-            content = self.path.read_bytes()
-            file.truncate(content.rfind(b"\n") + 1)
             begin = shown = time.monotonic()
-            while done < len(sources):
-                chunk = sources[done : done + chunk_lines]
+            while kept.count < len(sources):
+                chunk = sources[kept.count : kept.count + chunk_lines]
                 texts = translate(chunk)
                 if len(texts) != len(chunk):
                     raise ValueError(
                         f"`translate` returned {len(texts)} lines for {len(chunk)}."
                     )
-                lines = "".join(one_line(text) + "\n" for text in texts)
-                file.write(lines.encode("utf-8", "replace"))
-                file.flush()
-                os.fsync(file.fileno())
-                done += len(chunk)
-                now = time.monotonic()
+                kept.append(texts)
+                done, now = kept.count, time.monotonic()
                 if now - shown >= 10 or done == len(sources):
                     shown = now
                     left = (now - begin) / (done - first) * (len(sources) - done)
@@ -121,41 +110,6 @@ class Shard:
                         f"lines, {(done - first) / (now - begin):.1f} per second, "
                         f"{left / 60:.1f} minutes left"
                     )
-
-    @contextlib.contextmanager
-    def _alone(self, file):
-        """Locks the file against other processes, until it is closed."""
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RuntimeError(
-                f"Another process is writing {self.path}. Wait for it to end, or "
-                f"choose another shard."
-            ) from error
-        yield
-
-    def _check(self, settings):
-        settings = json.loads(json.dumps(settings))
-        if not self.settings_path.exists():
-            if self.path.stat().st_size:
-                raise ValueError(
-                    f"{self.path} has lines, but {self.settings_path.name}, which has "
-                    f"their settings, is missing. Remove the lines to start the shard "
-                    f"again."
-                )
-            write_json(self.settings_path, settings)
-        before = self.settings()
-        differing = [
-            f"  {key}: started with {before.get(key)!r}, received {settings.get(key)!r}"
-            for key in sorted({*before, *settings})
-            if before.get(key) != settings.get(key)
-        ]
-        if differing:
-            raise ValueError(
-                f"{self.path} was started with other settings:\n"
-                + "\n".join(differing)
-                + "\nContinue with those settings, or choose another output folder."
-            )
 
     def settings(self) -> dict[str, Any] | None:
         """Returns the settings of the shard, or None if it was not started."""

@@ -17,6 +17,7 @@ from keras_vqem.models import (
     Transformer,
     loading,
 )
+from keras_vqem.text import SplitText
 from tests.command.test_export import failed
 from tests.models.small import exportable
 
@@ -65,12 +66,13 @@ def test_scores_and_several_sentences(default, capfd):
     texts, scores = default.translate([CAPTION, "A dog runs."], return_scores=True)
     assert translation == " ".join(texts)
     assert float(score) == pytest.approx(min(scores), abs=1e-3)
+    found = default.score([CAPTION, "A dog runs."], texts)
+    assert [s.per_token for s in found] == pytest.approx(scores, abs=1e-3)
 
 
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("A 🐕 runs to 日本.", "does not know the characters 🐕 日 本"),
         (
             "Parliament adopted the resolution by 312 votes to 47.",
             "is probably wrong: its score",
@@ -96,9 +98,64 @@ def test_a_line_of_a_megabyte_costs_no_other_line(tmp_path, capfd):
 
 
 def test_warnings_are_few(capfd):
-    found = run(capfd, *["🐕"] * 20)
-    assert found.err.count("does not know") <= translate.WARNINGS
-    assert "more like these" in found.err
+    found = run(capfd, *["Parliament adopted a resolution."] * 20)
+    assert found.err.count("is probably wrong") <= translate.WARNINGS
+    assert "15 more like these" in found.err
+
+
+def test_what_stays_as_it_is(capfd):
+    text = "A dog runs 🐕.\n\n- “A man.”  See https://a.org/b.c, or me@x.de!\n\n日本"
+    found = run(capfd, text, "A dog.")
+    lines = found.out.split("\n")
+    assert lines[0] == "Ein Hund rennt 🐕." and lines[1] == lines[3] == ""
+    assert lines[2].startswith("- ") and lines[2].endswith(" me@x.de!")
+    assert "https://a.org/b.c, " in lines[2]
+    assert lines[4:] == ["日本", "Ein Hund.", ""]
+    assert "note" not in found.err
+    told = run(capfd, "--verbose", text).err
+    assert "copied as it is: 🐕 https://a.org/b.c me@x.de 日本" in told
+
+
+def test_numbers_that_are_lost_are_copied(capfd):
+    found = run(capfd, "--verbose", "Man 4711 is riding a bicycle.")
+    assert "4711" in found.out
+    assert "as the model lost it: 4711" in found.err
+
+
+def test_bytes_that_are_not_text(tmp_path, capfd):
+    path = tmp_path / "lines"
+    path.write_bytes("A dog runs.\nA man sits in a caf\xe9.\n".encode("latin-1"))
+    found = run(capfd, "--file", str(path))
+    assert found.out.splitlines()[0] == "Ein Hund rennt."
+    assert "caf\ufffd" in found.out and "iconv -f LATIN1" in found.err
+    path.write_bytes("A dog runs.\n".encode("utf-16"))
+    said = failed(["translate", "--file", str(path)], capfd)
+    assert "line 1, holds zero bytes" in said and "iconv -f UTF-16" in said
+
+
+def test_a_file_is_translated_to_a_file(tmp_path, capfd):
+    source, output = tmp_path / "a.en", tmp_path / "a.de"
+    source.write_text("A dog runs.\n\nA dog.\n")
+    found = run(capfd, "--file", str(source), "--output", str(output))
+    assert output.read_text() == "Ein Hund rennt.\n\nEin Hund.\n"
+    assert found.out == "" and "a.de: 3 lines" in found.err
+    for arguments, words in [
+        (["--output", str(output)], "--output is for the translations of --file"),
+        (["--file", str(source), "--output", str(source)], "both read and written"),
+        (["--file", str(source), "--output", str(tmp_path)], "is a folder"),
+    ]:
+        assert words in failed(["translate", *arguments], capfd)
+
+
+def test_a_forced_beginning_is_that_of_the_first_sentence():
+    model = exportable("Transformer")
+    sentences = ["twenty-one", "five"]
+    texts, prefix = ["\n".join(sentences), "🐕"], "drei"
+    first, second = answers.answer_texts(model, texts, target_prefix=prefix)
+    expected = model.translate(sentences, target_prefix=[prefix, ""])
+    assert first.translation == "\n".join(expected)
+    assert first.translation.startswith(prefix)
+    assert second.translation == "🐕"
 
 
 def test_options_of_decoding_reach_the_model(capfd):
@@ -191,6 +248,7 @@ def test_mistakes_are_one_sentence(tmp_path, capsys):
     for arguments, words in [
         ([*teacher, "--min-codes", "1"], "--min-codes is not an option of Tran"),
         ([*teacher, "--style", "formal"], "--style is not an option of Transformer"),
+        (["--target-prefix", "a"], "--target-prefix is not an option of CTC"),
         (["--max-length", "9"], "--max-length is not an option of CTCTranslator"),
         ([*latent, "--blank-bias", "-1"], "has no blank: leave it out"),
         (["--top-k", "0"], "--top-k must be at least 1, received 0"),
@@ -212,12 +270,17 @@ def test_mistakes_are_one_sentence(tmp_path, capsys):
 
 
 def test_an_empty_translation_and_a_text_without_words_are_told(default):
-    empty = answers.warnings_of(default, "x", "", "", math.nan)
-    assert empty == ["the translation is empty"]
-    assert answers.warnings_of(default, "x", "", "x", default.low_score + 0.1) == []
+    text = SplitText("x")
+    assert answers.warnings_of(default, text, [""], math.nan) == [
+        "the translation is empty"
+    ]
+    fine = default.low_score + 0.1
+    assert answers.warnings_of(default, text, ["x"], fine) == []
+    [told] = answers.warnings_of(default, text, ["x", " "], fine)
+    assert told == "that of a sentence is empty"
     assert math.isnan(answers.lowest([math.nan]))
-    [answer] = answers.answer_texts(default, ["▁"])
-    assert answer.translation == "" and "empty" in answer.warnings[-1]
+    [answer] = answers.answer_texts(default, ["... !"])
+    assert answer.translation == "... !" and answer.warnings == []
 
 
 def test_the_zoo_says_captions_and_terms(capsys):

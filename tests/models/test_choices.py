@@ -40,7 +40,7 @@ def test_beams_are_those_of_the_uncached_model(transformer, rng):
         assert texts[0] == strip(first["target_ids"][row].numpy())
         seen = transformer.encode_source(alone)
         for text, score in zip(texts, found["scores"][row], strict=True):
-            expected = transformer.score(np.array([text], "int32"), *seen)[0]
+            expected = transformer.mean_log_probs(np.array([text], "int32"), *seen)[0]
             np.testing.assert_allclose(score, expected, rtol=1e-4)
 
 
@@ -119,7 +119,9 @@ def test_a_rescorer_puts_the_candidates_in_order(ctc, transformer, rng):
     for row, source in enumerate(source_ids):
         seen = transformer.encode_source(source[source > 0][None])
         texts = [strip(ids) for ids in every["target_ids"][row].numpy()]
-        scores = [float(transformer.score(np.array([t]), *seen)[0]) for t in texts]
+        scores = [
+            float(transformer.mean_log_probs(np.array([t]), *seen)[0]) for t in texts
+        ]
         order = np.argsort(-np.array(scores), kind="stable")[:3]
         kept = [strip(ids) for ids in found["target_ids"][row].numpy()]
         assert kept == [texts[place] for place in order]

@@ -275,7 +275,9 @@ def test_noisy_parallel_decoding_by_brute_force(model, monkeypatch):
             mine.append(score)
             states = teacher.encode_source(source[None])
             ids = np.array([words], "int32")
-            theirs.append(float(teacher.score(ids, *states)[0]) if words else -1e9)
+            theirs.append(
+                float(teacher.mean_log_probs(ids, *states)[0]) if words else -1e9
+            )
         for found, scores in ((own, mine), (rescored, theirs)):
             best = int(np.argmax(scores))
             np.testing.assert_allclose(found["scores"][row], scores[best], rtol=1e-4)

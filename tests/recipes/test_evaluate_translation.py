@@ -85,12 +85,11 @@ def test_wrong_arguments_are_explained(evaluate, tiny, capsys):
         assert words in capsys.readouterr().err
 
 
-def test_models_of_one_name_are_told_apart(recipe, tmp_path):
-    names_of = recipe("compared_translators").names_of
+def test_models_of_one_name_are_told_apart(tmp_path):
     paths = []
     for folder in ("a", "b"):
         (tmp_path / folder / "run").mkdir(parents=True)
         paths.append(tmp_path / folder / "run" / "model.keras")
         paths[-1].write_text("")
-    assert names_of(paths[:1]) == ["run"]
-    assert names_of(paths) == list(map(str, paths))
+    assert loading.short_names(paths[:1]) == ["run"]
+    assert loading.short_names(paths) == list(map(str, paths))

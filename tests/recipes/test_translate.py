@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from keras_vqem.command import answers
 from keras_vqem.models.loading import load_translator
 from keras_vqem.text.lines import answer_lines
 
@@ -17,7 +18,10 @@ def translate(recipe):
 
 def expected(model):
     texts = LINES.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
-    return [model.translate([text])[0] if text.strip() else "" for text in texts]
+    return [
+        answers.answer_texts(model, [text])[0].translation if text.strip() else ""
+        for text in texts
+    ]
 
 
 def test_each_line_gives_one_line(translate, tiny, tmp_path, capfdbinary):

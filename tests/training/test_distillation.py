@@ -62,7 +62,7 @@ def test_other_settings_or_a_second_process_are_refused(tmp_path):
     shard = Shard(tmp_path)
 
     def second(texts):
-        with pytest.raises(RuntimeError, match="Another process"):
+        with pytest.raises(BlockingIOError, match="Another process"):
             Shard(tmp_path).translate(upper, SOURCES, SETTINGS)
         return upper(texts)
 
