@@ -19,7 +19,7 @@ from keras_vqem.layers.likelihoods.categorical_pixels import CategoricalPixels
 from keras_vqem.layers.likelihoods.pixel_likelihood import PixelLikelihood
 from keras_vqem.models import image_endpoints
 from keras_vqem.models.grid_transformer import GridTransformer
-from keras_vqem.models.image_autoencoder import ImageAutoencoder
+from keras_vqem.models.image_autoencoder import ImageAutoencoder, freeze
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -105,7 +105,7 @@ class ImageVQVAE(ImageAutoencoder):
         if prior is not None:
             if not prior.built:
                 prior.build()
-            prior.trainable = False
+            freeze(prior)
 
     @classmethod
     def paper(
@@ -162,6 +162,13 @@ class ImageVQVAE(ImageAutoencoder):
         model.head = self.head
         model.build()
         return model
+
+    def _quantize(self, vectors, training):
+        # Frozen codes are those that are sent: the nearest ones, not draws.
+        return super()._quantize(vectors, training and self.bottleneck.trainable)
+
+    def _others(self):
+        return {"prior": self.prior}
 
     # Use.
 
