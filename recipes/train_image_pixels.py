@@ -10,7 +10,7 @@ again an autoencoder, with its prior if it has one:
 
     python recipes/evaluate_images.py --model runs/image_em_pixels --data data
 
-To learn codes and pixels together, use train_image_autoencoder.py --likelihood grouped.
+To learn codes and pixels together, use train_image_autoencoder.py --grouped.
 """
 
 from arguments import (

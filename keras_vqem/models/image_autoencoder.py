@@ -11,9 +11,10 @@ from keras_vqem.checks import integers
 from keras_vqem.layers import patch_start
 from keras_vqem.layers.bottlenecks.bottleneck import Bottleneck
 from keras_vqem.layers.likelihoods.grouped_pixels import GroupedPixels
-from keras_vqem.layers.likelihoods.pixel_likelihood import PixelLikelihood
+from keras_vqem.layers.likelihoods.pixel_likelihood import PixelLikelihood, fold_in
 from keras_vqem.models.task_model import TaskModel
 
+PIXELS = 2**30  # Folded into a seed to draw pixels.
 PARTS = ("compressor", "bottleneck", "decompressor", "likelihood")
 
 
@@ -227,14 +228,56 @@ class ImageAutoencoder(TaskModel):
         """Returns the input of the decompressor for an output of `encode`."""
         return self.bottleneck.decode(codes)
 
-    def decode(self, codes: ArrayLike) -> tf.Tensor:
-        """Decodes an output of `encode` to expected images, uint8 `[B, H, W, 3]`."""
-        return self.expected(self.latents(codes))
+    def decode(self, codes: ArrayLike, seed: ArrayLike | None = None) -> tf.Tensor:
+        """Decodes an output of `encode` to images.
+
+        Args:
+            codes: Output of `encode`.
+            seed: Two integers, or int32 `[B, 2]` with one seed per image, to draw the
+                pixels: the same codes with another seed give another image. None for
+                the expected pixels.
+
+        Returns:
+            uint8 `[B, H, W, 3]`.
+        """
+        latents = self.latents(codes)
+        return self.expected(latents) if seed is None else self.drawn(latents, seed)
 
     def expected(self, latents: ArrayLike) -> tf.Tensor:
         """Returns the expected images, uint8 `[B, H, W, 3]`, for latents."""
         outputs, base = self._decompress(latents)
         return ops.cast(ops.round(self.likelihood.mean(outputs, base)), "uint8")
+
+    def drawn(self, latents: ArrayLike, seed: ArrayLike) -> tf.Tensor:
+        """Draws the pixels of images given latents.
+
+        Args:
+            latents: Input of the decompressor.
+            seed: Two integers, or int32 `[B, 2]` with one seed per image.
+
+        Returns:
+            uint8 `[B, H, W, 3]`.
+        """
+        outputs, base = self._decompress(latents)
+        return ops.cast(self.likelihood.sample(outputs, seed, base), "uint8")
+
+    def generated(self, codes: ArrayLike, seed: ArrayLike) -> tf.Tensor:
+        """Decodes new codes or latents to images, as `sample` does.
+
+        With `GroupedPixels`, the pixels are drawn. Otherwise they are the expected
+        ones, because the independent noise of single pixels shows.
+
+        Args:
+            codes: Drawn codes or latents, as `encode` gives them.
+            seed: Two integers, or int32 `[B, 2]` with one seed per image.
+
+        Returns:
+            uint8 `[B, H, W, 3]`.
+        """
+        if not isinstance(self.likelihood, GroupedPixels):
+            return self.decode(codes)
+        # Codes are drawn with the same seed and the numbers of their positions.
+        return self.decode(codes, fold_in(ops.cast(seed, "int32"), PIXELS))
 
     def reconstruct(self, images: ArrayLike) -> tf.Tensor:
         """Encodes and decodes images, uint8 `[B, H, W, 3]`."""

@@ -56,6 +56,15 @@ class GroupedPixels(keras.layers.Layer):
         seed: Seed of the groups that are drawn in training. None draws one.
         **kwargs: Other arguments of `keras.layers.Layer`.
 
+    Call arguments:
+        outputs: Floats `[B, H, W, parameters]`.
+        images: Integers `[B, H, W, 3]` from 0 to `levels - 1`.
+        base: First guess of the images, floats `[B, H, W, 3]` from 0 to `levels - 1`.
+            None for mid-grey.
+
+    Returns:
+        Float32 `[B, H, W]`: `log_prob` of the pixels, in nats.
+
     Example:
 
     >>> likelihood = keras_vqem.layers.GroupedPixels(
@@ -83,7 +92,8 @@ class GroupedPixels(keras.layers.Layer):
         seed: int | None = None,
         **kwargs: Any,
     ):
-        super().__init__(**kwargs)
+        # Outputs and pixels are float32 under any policy; only the network is not.
+        super().__init__(autocast=False, **kwargs)
         self.likelihood = LogisticMixture() if likelihood is None else likelihood
         self.features = whole_number("features", features, 0)
         self.channels = whole_number("channels", channels, 1)
@@ -150,6 +160,11 @@ class GroupedPixels(keras.layers.Layer):
             values = ops.cast(pixels[..., group, :], "int32")
             found.append(self.likelihood.log_prob(parameters, values, centre))
         return self._image(ops.stack(found, axis=-1)[..., None])[..., 0]
+
+    def call(
+        self, outputs: tf.Tensor, images: tf.Tensor, base: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        return self.log_prob(outputs, images, base)
 
     def draw_groups(self, count: int | tf.Tensor) -> tf.Tensor:
         """Draws a group for each image of a batch.
@@ -279,9 +294,9 @@ class GroupedPixels(keras.layers.Layer):
         outputs = ops.convert_to_tensor(outputs)
         if outputs.shape[-1] != self.parameters:
             raise ValueError(
-                f"GroupedPixels needs {self.parameters} numbers per pixel, received "
-                f"`outputs` of shape {tuple(outputs.shape)}. Give the last layer of the "
-                f"network `parameters` = {self.parameters} units."
+                f"{type(self).__name__} needs {self.parameters} numbers per pixel, "
+                f"received `outputs` of shape {tuple(outputs.shape)}. Give the last "
+                f"layer of the network `parameters` = {self.parameters} units."
             )
         check_divisible(outputs.shape, self.cell_size)
         if base is None:

@@ -103,8 +103,8 @@ class PixelLikelihood:
         rows = tf.get_static_value(shape[0])
         if not any(seed.shape.is_compatible_with(known) for known in ([2], [rows, 2])):
             raise ValueError(
-                f"`seed` must be two integers, or two for each of {rows} images, "
-                f"received shape {tuple(seed.shape)}. For example seed=(0, 1)."
+                f"`seed` must be two integers, received shape {tuple(seed.shape)}. For "
+                f"example seed=(0, 1), or two integers for each of {rows} images."
             )
 
         def uniforms(seed, shape):
