@@ -66,7 +66,7 @@ def parts(model, images):
 
 
 def likelihood(model, images):
-    """Returns the layers of the likelihood, and what a training step computes with it."""
+    """Returns layers of the likelihood, and what a training step computes with it."""
     from keras_vqem.layers import GroupedPixels
 
     pixels = model.likelihood
