@@ -61,10 +61,23 @@ def parts(model, images):
             lambda x: model.head(model.decompressor(x)[0]),
             quantized,
         ),
-        "likelihood": graph(
-            [], lambda o, b: model.likelihood.log_prob(o, images, b), outputs, base
-        ),
+        "likelihood": graph(*likelihood(model, images), outputs, base),
     }
+
+
+def likelihood(model, images):
+    """Returns layers of the likelihood, and what a training step computes with it."""
+    from keras_vqem.layers import GroupedPixels
+
+    pixels = model.likelihood
+    if not isinstance(pixels, GroupedPixels):
+        return [], lambda outputs, base: pixels.log_prob(outputs, images, base)
+
+    def estimate(outputs, base):
+        groups = pixels.draw_groups(len(images))
+        return pixels.estimate(outputs, images, groups, base)
+
+    return [pixels], estimate
 
 
 @user_errors

@@ -64,3 +64,35 @@ def add_image_run_arguments(parser, learning_rate, warmup_steps, batch_size):
         metavar="N",
         help="number of batches per epoch (default: all images once)",
     )
+
+
+def add_grouped_arguments(parser):
+    """Adds the flags of pixels that know their neighbours."""
+    group = parser.add_argument_group("grouped pixels")
+    help = "number of channels of the network of grouped pixels, per cell"
+    add_number(group, "--group-channels", 192, help)
+    add_number(group, "--group-blocks", 6, "number of its residual blocks")
+    help = "number of outputs per pixel that it reads besides the likelihood's own"
+    add_number(group, "--group-features", 32, help, int)
+    group.add_argument(
+        "--cell-size",
+        type=int,
+        choices=[2, 4],
+        default=2,
+        help="height and width of a cell, one group per pixel of a cell "
+        "(default: %(default)s)",
+    )
+
+
+def grouped_pixels(arguments, likelihood):
+    """Returns `GroupedPixels` over a likelihood."""
+    from keras_vqem.layers import GroupedPixels
+
+    return GroupedPixels(
+        likelihood,
+        features=arguments.group_features,
+        channels=arguments.group_channels,
+        num_blocks=arguments.group_blocks,
+        cell_size=arguments.cell_size,
+        seed=arguments.seed,
+    )

@@ -51,8 +51,9 @@ def inpainting(model, prior, images, completions, seed):
     half = codes.reshape(len(codes), -1)[:, : codes[0].size // 2]
     columns = [images, shown]
     for number in range(completions):
-        drawn = prior.sample(len(codes), seed=(seed, 1 + number), prefix=half)
-        columns.append(np.asarray(model.decode(drawn)))
+        own = (seed, 1 + number)
+        drawn = prior.sample(len(codes), seed=own, prefix=half)
+        columns.append(np.asarray(model.generated(drawn, own)))
     return np.stack(columns, axis=1)
 
 
@@ -98,10 +99,9 @@ def main(arguments=None):
         "interpolations": interpolations(model, images[: 2 * rows], columns),
     }
     if prior is not None:
-        drawn = prior.sample(
-            rows * columns, (options.seed, 0), temperature=options.temperature
+        samples = np.asarray(
+            model.sample(rows * columns, (options.seed, 0), options.temperature)
         )
-        samples = np.asarray(model.decode(drawn))
         pictures["samples"] = samples.reshape(rows, columns, *samples.shape[1:])
         pictures["inpainting"] = inpainting(
             model, prior, images[:rows], max(columns - 2, 1), options.seed

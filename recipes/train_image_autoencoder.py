@@ -5,9 +5,9 @@
 Options give the other rows of docs/results/cifar10.md: --num-samples 0 is hard EM;
 --bottleneck vq is a codebook trained by gradient, gaussian a VAE; --likelihood
 categorical is the paper's softmax over 256 values; --network paper has the paper's
-convolutions and one codebook for all codes of a cell; --num-codes and --num-slots
-divide the bits otherwise; --variants turns parts of EM into what the paper or its
-authors' code does, to the letter.
+convolutions and one codebook for all codes of a cell; --grouped lets pixels depend on
+each other; --num-codes and --num-slots divide the bits otherwise; --variants turns
+parts of EM into what the paper or its authors' code does, to the letter.
 
 The run folder has the files that train_transformer.py lists. Next, train the prior over
 the codes:
@@ -25,7 +25,12 @@ from arguments import (
     run_options,
     user_errors,
 )
-from image_arguments import add_image_run_arguments, image_data
+from image_arguments import (
+    add_grouped_arguments,
+    add_image_run_arguments,
+    grouped_pixels,
+    image_data,
+)
 from variants import EM, add_variants, check
 
 WARMUP_STEPS = 200  # If the run is long enough.
@@ -55,6 +60,9 @@ def parse(arguments):
     add_number(network, "--num-blocks", 2, "number of residual blocks on cells")
     add_number(network, "--pixel-channels", 32, "number of channels on pixels")
     add_number(network, "--num-pixel-blocks", 2, "number of residual blocks on pixels")
+    help = "let pixels depend on each other, group by group (GroupedPixels)"
+    add("--grouped", action="store_true", help=help)
+    add_grouped_arguments(parser)
     codes = parser.add_argument_group("codes")
     add = codes.add_argument
     add(
@@ -120,8 +128,10 @@ def make_likelihood(arguments):
     # With patches, the first guess is off by only a few of 256 levels at the start.
     spread = 4.0 if arguments.network == "patch" else None
     if arguments.likelihood == "mixture":
-        return layers.LogisticMixture(arguments.num_mixtures, spread=spread)
-    return layers.CategoricalPixels(spread=spread)
+        likelihood = layers.LogisticMixture(arguments.num_mixtures, spread=spread)
+    else:
+        likelihood = layers.CategoricalPixels(spread=spread)
+    return grouped_pixels(arguments, likelihood) if arguments.grouped else likelihood
 
 
 @user_errors

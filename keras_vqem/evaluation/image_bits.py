@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -227,6 +227,26 @@ def evaluate(
     Returns:
         An `ImageBits`.
     """
+    return evaluate_priors(model, images, {"": prior}, batch_size)[""]
+
+
+def evaluate_priors(
+    model: ImageVQVAE,
+    images: np.ndarray,
+    priors: Mapping[str, Prior],
+    batch_size: int = 100,
+) -> dict[str, ImageBits]:
+    """Measures an autoencoder with codes under several priors, with one pass of it.
+
+    Args:
+        model: A `keras_vqem.models.ImageVQVAE`.
+        images: uint8 array `[N, H, W, 3]`.
+        priors: Dict from names to priors over the codes.
+        batch_size: Number of images per batch.
+
+    Returns:
+        Dict from the same names to `ImageBits`.
+    """
 
     @tf.function
     def step(images):
@@ -239,21 +259,25 @@ def evaluate(
         codes, log_p, expected = step(part)
         found.append((codes.numpy(), -log_p.numpy(), psnr(part, expected.numpy())))
     codes, nats, psnrs = (np.concatenate(x) for x in zip(*found, strict=True))
-    prior_nats = np.concatenate(
-        [prior.nats(part) for part in _parts(codes, batch_size)]
-    )
     scale = 1.0 / (math.log(2.0) * math.prod(images.shape[1:]))
-    reconstruction, prior_bits = nats.mean() * scale, prior_nats.mean() * scale
+    reconstruction = nats.mean() * scale
     counts = code_counts.count(codes, model.bottleneck.num_codes)
-    return ImageBits(
-        float(reconstruction + prior_bits),
-        float(reconstruction),
-        float(prior_bits),
-        float(psnrs.mean()),
-        float(np.mean(perplexity(counts))),
-        float((counts > 0).mean()),
-        len(images),
-    )
+    used = (float(np.mean(perplexity(counts))), float((counts > 0).mean()))
+    measured = {}
+    for name, prior in priors.items():
+        prior_nats = np.concatenate(
+            [prior.nats(part) for part in _parts(codes, batch_size)]
+        )
+        prior_bits = prior_nats.mean() * scale
+        measured[name] = ImageBits(
+            float(reconstruction + prior_bits),
+            float(reconstruction),
+            float(prior_bits),
+            float(psnrs.mean()),
+            *used,
+            len(images),
+        )
+    return measured
 
 
 def paper_accounting(

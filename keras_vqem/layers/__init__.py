@@ -41,6 +41,7 @@ from keras_vqem.layers.feed_forward import FeedForward
 from keras_vqem.layers.image_compressor import ImageCompressor
 from keras_vqem.layers.image_decompressor import ImageDecompressor
 from keras_vqem.layers.likelihoods.categorical_pixels import CategoricalPixels
+from keras_vqem.layers.likelihoods.grouped_pixels import GroupedPixels
 from keras_vqem.layers.likelihoods.logistic_mixture import LogisticMixture
 from keras_vqem.layers.local_attention import LocalAttention
 from keras_vqem.layers.local_transformer import LocalTransformer
@@ -64,6 +65,7 @@ __all__ = [
     "FeedForward",
     "FiniteScalarBottleneck",
     "GaussianBottleneck",
+    "GroupedPixels",
     "GumbelSoftmaxBottleneck",
     "ImageCompressor",
     "ImageDecompressor",

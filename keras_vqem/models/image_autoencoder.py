@@ -10,9 +10,11 @@ from numpy.typing import ArrayLike
 from keras_vqem.checks import integers
 from keras_vqem.layers import patch_start
 from keras_vqem.layers.bottlenecks.bottleneck import Bottleneck
-from keras_vqem.layers.likelihoods.pixel_likelihood import PixelLikelihood
+from keras_vqem.layers.likelihoods.grouped_pixels import GroupedPixels
+from keras_vqem.layers.likelihoods.pixel_likelihood import PixelLikelihood, fold_in
 from keras_vqem.models.task_model import TaskModel
 
+PIXELS = 2**30  # Folded into a seed to draw pixels.
 PARTS = ("compressor", "bottleneck", "decompressor", "likelihood")
 
 
@@ -25,7 +27,8 @@ class ImageAutoencoder(TaskModel):
         bottleneck: Bottleneck layer of `keras_vqem.layers`.
         decompressor: Layer from latents to a tuple of features per pixel and a first
             guess of the pixels.
-        likelihood: Distribution of the pixels, with 256 levels.
+        likelihood: Distribution of the pixels, with 256 levels. `GroupedPixels` is a
+            layer; the others have no weights.
         image_size: Tuple `(height, width)` of the images in pixels.
         **kwargs: Arguments of `keras.Model`.
 
@@ -41,7 +44,7 @@ class ImageAutoencoder(TaskModel):
         compressor: keras.layers.Layer,
         bottleneck: Bottleneck,
         decompressor: keras.layers.Layer,
-        likelihood: PixelLikelihood,
+        likelihood: PixelLikelihood | GroupedPixels,
         image_size: tuple[int, int] = (32, 32),
         **kwargs: Any,
     ):
@@ -71,8 +74,13 @@ class ImageAutoencoder(TaskModel):
                 name="head",
                 dtype="float32",
             )
+        if isinstance(self.likelihood, GroupedPixels) and not self.likelihood.built:
+            self.likelihood.build()
         # Each part is built for the output of the one before it.
         self.call({"images": ops.zeros((1, *self.image_size, 3), dtype="uint8")})
+        for part in (self.compressor, self.bottleneck, self.decompressor):
+            if not part.trainable:
+                freeze(part)
         self.built = True
 
     # The two halves.
@@ -98,16 +106,25 @@ class ImageAutoencoder(TaskModel):
     def call(
         self, inputs: dict[str, tf.Tensor], training: bool | None = None
     ) -> dict[str, tf.Tensor]:
-        found = self.bottleneck(self.compressed(inputs["images"]), training=training)
+        found = self._quantize(self.compressed(inputs["images"]), training)
         outputs, base = self._decompress(found["quantized"])
+        if training and isinstance(self.likelihood, GroupedPixels):
+            found["groups"] = self.likelihood.draw_groups(ops.shape(outputs)[0])
         return {"outputs": outputs, "base": base, **found}
+
+    def _quantize(self, vectors, training):
+        return self.bottleneck(vectors, training=training)
 
     # Training.
 
     def _loss_terms(self, inputs, outputs):
-        log_p = self.likelihood.log_prob(
-            outputs["outputs"], inputs["images"], outputs["base"]
-        )
+        arguments = (outputs["outputs"], inputs["images"])
+        if "groups" in outputs:
+            log_p = self.likelihood.estimate(
+                *arguments, outputs["groups"], outputs["base"]
+            )
+        else:
+            log_p = self.likelihood.log_prob(*arguments, outputs["base"])
         nats = -log_p / 3.0
         values = {"loss": nats, "metric": nats / ops.log(2.0)}
         yield self.reconstruction_bits_per_dim, values, ops.ones_like(nats)
@@ -140,6 +157,58 @@ class ImageAutoencoder(TaskModel):
             seed=seed,
         )
 
+    def with_likelihood(
+        self, likelihood: PixelLikelihood | GroupedPixels
+    ) -> "ImageAutoencoder":
+        """Returns a model with the same latents and another distribution of pixels.
+
+        What makes and reads the latents (compressor, bottleneck and decompressor) is
+        shared with this model and frozen: its `trainable` is set to False. The head is
+        new. If `likelihood` is a `GroupedPixels` over the likelihood of this model, the
+        new model starts with exactly the probabilities of this one.
+
+        Args:
+            likelihood: Distribution of the pixels, with 256 levels.
+
+        Returns:
+            A model of the same class, to be trained with `compile` and `fit`.
+
+        Example:
+
+        >>> model = keras_vqem.models.ImageVQVAE.from_preset("cifar10_em")
+        >>> pixels = keras_vqem.layers.GroupedPixels(model.likelihood, channels=16)
+        >>> model = model.with_likelihood(pixels)
+        >>> len(model.bottleneck.trainable_weights), model.prior is not None
+        (0, True)
+        """
+        if not self.built:
+            self.build()
+        parts = [self.compressor, self.bottleneck, self.decompressor]
+        for part in parts:
+            freeze(part)
+        model = type(self)(
+            *parts,
+            likelihood,
+            self.image_size,
+            name=self.name,
+            dtype=self.dtype_policy,
+            **self._others(),
+        )
+        model.build()
+        inner = getattr(likelihood, "likelihood", likelihood)
+        before, after = map(
+            keras.saving.serialize_keras_object, (self.likelihood, inner)
+        )
+        if before == after:
+            count = inner.parameters
+            for old, new in zip(self.head.weights, model.head.weights, strict=True):
+                new.assign(ops.concatenate([old, new[..., count:]], axis=-1))
+        return model
+
+    def _others(self):
+        """Arguments besides those of this class."""
+        return {}
+
     # Use.
 
     def encode(self, images: ArrayLike) -> tf.Tensor:
@@ -159,14 +228,56 @@ class ImageAutoencoder(TaskModel):
         """Returns the input of the decompressor for an output of `encode`."""
         return self.bottleneck.decode(codes)
 
-    def decode(self, codes: ArrayLike) -> tf.Tensor:
-        """Decodes an output of `encode` to expected images, uint8 `[B, H, W, 3]`."""
-        return self.expected(self.latents(codes))
+    def decode(self, codes: ArrayLike, seed: ArrayLike | None = None) -> tf.Tensor:
+        """Decodes an output of `encode` to images.
+
+        Args:
+            codes: Output of `encode`.
+            seed: Two integers, or int32 `[B, 2]` with one seed per image, to draw the
+                pixels: the same codes with another seed give another image. None for
+                the expected pixels.
+
+        Returns:
+            uint8 `[B, H, W, 3]`.
+        """
+        latents = self.latents(codes)
+        return self.expected(latents) if seed is None else self.drawn(latents, seed)
 
     def expected(self, latents: ArrayLike) -> tf.Tensor:
         """Returns the expected images, uint8 `[B, H, W, 3]`, for latents."""
         outputs, base = self._decompress(latents)
         return ops.cast(ops.round(self.likelihood.mean(outputs, base)), "uint8")
+
+    def drawn(self, latents: ArrayLike, seed: ArrayLike) -> tf.Tensor:
+        """Draws the pixels of images given latents.
+
+        Args:
+            latents: Input of the decompressor.
+            seed: Two integers, or int32 `[B, 2]` with one seed per image.
+
+        Returns:
+            uint8 `[B, H, W, 3]`.
+        """
+        outputs, base = self._decompress(latents)
+        return ops.cast(self.likelihood.sample(outputs, seed, base), "uint8")
+
+    def generated(self, codes: ArrayLike, seed: ArrayLike) -> tf.Tensor:
+        """Decodes new codes or latents to images, as `sample` does.
+
+        With `GroupedPixels`, the pixels are drawn. Otherwise they are the expected
+        ones, because the independent noise of single pixels shows.
+
+        Args:
+            codes: Drawn codes or latents, as `encode` gives them.
+            seed: Two integers, or int32 `[B, 2]` with one seed per image.
+
+        Returns:
+            uint8 `[B, H, W, 3]`.
+        """
+        if not isinstance(self.likelihood, GroupedPixels):
+            return self.decode(codes)
+        # Codes are drawn with the same seed and the numbers of their positions.
+        return self.decode(codes, fold_in(ops.cast(seed, "int32"), PIXELS))
 
     def reconstruct(self, images: ArrayLike) -> tf.Tensor:
         """Encodes and decodes images, uint8 `[B, H, W, 3]`."""
@@ -198,3 +309,14 @@ class ImageAutoencoder(TaskModel):
             name: keras.saving.deserialize_keras_object(config[name]) for name in PARTS
         }
         return super().from_config({**config, **parts})
+
+
+def freeze(layer: keras.layers.Layer) -> None:
+    """Makes all weights of a layer not trainable, those of inner layers included.
+
+    A layer that was made with `trainable=False`, as a loaded one is, leaves the weights
+    of its inner layers trainable in the model around it, and Keras ignores it if the
+    same value is set again.
+    """
+    layer.trainable = True
+    layer.trainable = False

@@ -22,7 +22,7 @@ def of_codes(model: "ImageVQVAE") -> Endpoints:
 
     def sample(seed):
         codes = model.prior.sample(ops.shape(seed)[0], seed)
-        return {"images": model.decode(codes), "codes": codes}
+        return {"images": model.generated(codes, seed), "codes": codes}
 
     found = _through(model, "codes", tf.int32, decode)
     if model.prior is not None:

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from keras_vqem.layers import GaussianBottleneck
+from keras_vqem.layers.likelihoods.grouped_pixels import GroupedPixels
 from keras_vqem.layers.likelihoods.pixel_likelihood import PixelLikelihood
 from keras_vqem.models import image_endpoints
 from keras_vqem.models.image_autoencoder import ImageAutoencoder
@@ -29,7 +30,8 @@ class ImageVAE(ImageAutoencoder):
         decompressor: Layer from latents to a tuple of features per pixel and a first
             guess of the pixels: `ImageDecompressor` or `PatchDecompressor`.
         likelihood: Distribution of the pixels: `keras_vqem.layers.CategoricalPixels`
-            or `LogisticMixture`.
+            or `LogisticMixture`, or `GroupedPixels`, in which pixels depend on each
+            other.
         image_size: Tuple `(height, width)` of the images in pixels.
         **kwargs: Arguments of `keras.Model`.
 
@@ -42,6 +44,8 @@ class ImageVAE(ImageAutoencoder):
         - `outputs`: `[B, H, W, likelihood.parameters]`, parameters of the likelihood.
         - `base`: `[B, H, W, 3]`, first guess of the pixels, from 0 to 255.
         - All outputs of the bottleneck.
+        - `groups`: in training with `GroupedPixels` only, int32 `[B]`, the group of
+          each image that is learned from.
 
     Metrics:
         - `reconstruction_bits_per_dim`: Bits per dimension given the latents.
@@ -69,7 +73,7 @@ class ImageVAE(ImageAutoencoder):
         compressor: keras.layers.Layer,
         bottleneck: GaussianBottleneck,
         decompressor: keras.layers.Layer,
-        likelihood: PixelLikelihood,
+        likelihood: PixelLikelihood | GroupedPixels,
         image_size: tuple[int, int] = (32, 32),
         **kwargs: Any,
     ):
@@ -87,6 +91,9 @@ class ImageVAE(ImageAutoencoder):
     ) -> tf.Tensor:
         """Draws images from standard normal latents.
 
+        With `GroupedPixels`, the pixels are drawn too. Otherwise they are the expected
+        ones.
+
         Args:
             count: Number of images.
             seed: Two integers.
@@ -98,7 +105,7 @@ class ImageVAE(ImageAutoencoder):
         """
         shape = self.encode(tf.zeros((1, *self.image_size, 3), tf.uint8)).shape[1:]
         noise = tf.random.stateless_normal((count, *shape), seed)
-        return self.decode(temperature * noise)
+        return self.generated(temperature * noise, seed)
 
     def export(self, filepath: str | os.PathLike) -> None:
         """Writes a SavedModel that TensorFlow Serving can load.

@@ -16,10 +16,11 @@ from keras_vqem.layers import (
     VQEMBottleneck,
 )
 from keras_vqem.layers.likelihoods.categorical_pixels import CategoricalPixels
+from keras_vqem.layers.likelihoods.grouped_pixels import GroupedPixels
 from keras_vqem.layers.likelihoods.pixel_likelihood import PixelLikelihood
 from keras_vqem.models import image_endpoints
 from keras_vqem.models.grid_transformer import GridTransformer
-from keras_vqem.models.image_autoencoder import ImageAutoencoder
+from keras_vqem.models.image_autoencoder import ImageAutoencoder, freeze
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -41,7 +42,8 @@ class ImageVQVAE(ImageAutoencoder):
             a first guess of the pixels: `ImageDecompressor` or
             `PatchDecompressor`.
         likelihood: Distribution of the pixels: `keras_vqem.layers.CategoricalPixels`
-            or `LogisticMixture`.
+            or `LogisticMixture`, or `GroupedPixels`, in which pixels depend on each
+            other.
         image_size: Tuple `(height, width)` of the images in pixels.
         prior: A `GridTransformer` over the codes, which `sample` needs, or None. It is
             trained after the other parts; `with_prior` adds and freezes it.
@@ -56,6 +58,8 @@ class ImageVQVAE(ImageAutoencoder):
         - `outputs`: `[B, H, W, likelihood.parameters]`, parameters of the likelihood.
         - `base`: `[B, H, W, 3]`, first guess of the pixels, from 0 to 255.
         - All outputs of the bottleneck, such as `codes`.
+        - `groups`: in training with `GroupedPixels` only, int32 `[B]`, the group of
+          each image that is learned from.
 
     Metrics:
         - `reconstruction_bits_per_dim`: Bits per dimension given the codes.
@@ -87,7 +91,7 @@ class ImageVQVAE(ImageAutoencoder):
         compressor: keras.layers.Layer,
         bottleneck: DiscreteBottleneck,
         decompressor: keras.layers.Layer,
-        likelihood: PixelLikelihood,
+        likelihood: PixelLikelihood | GroupedPixels,
         image_size: tuple[int, int] = (32, 32),
         prior: GridTransformer | None = None,
         **kwargs: Any,
@@ -105,7 +109,7 @@ class ImageVQVAE(ImageAutoencoder):
         if prior is not None:
             if not prior.built:
                 prior.build()
-            prior.trainable = False
+            freeze(prior)
 
     @classmethod
     def paper(
@@ -163,6 +167,13 @@ class ImageVQVAE(ImageAutoencoder):
         model.build()
         return model
 
+    def _quantize(self, vectors, training):
+        # Frozen codes are those that are sent: the nearest ones, not draws.
+        return super()._quantize(vectors, training and self.bottleneck.trainable)
+
+    def _others(self):
+        return {"prior": self.prior}
+
     # Use.
 
     def encode(self, images: ArrayLike) -> tf.Tensor:
@@ -192,6 +203,9 @@ class ImageVQVAE(ImageAutoencoder):
     ) -> tf.Tensor:
         """Draws codes from the prior and decodes them to images.
 
+        With `GroupedPixels`, the pixels are drawn too. Otherwise they are the expected
+        ones, because the independent noise of single pixels shows.
+
         Args:
             count: Number of images.
             seed: Two integers, or int32 `[count, 2]` with one seed per image.
@@ -209,7 +223,7 @@ class ImageVQVAE(ImageAutoencoder):
                 "This model has no prior to draw codes from. Train one with "
                 "recipes/train_image_prior.py and use `model.with_prior(prior)`."
             )
-        return self.decode(self.prior.sample(count, seed, temperature))
+        return self.generated(self.prior.sample(count, seed, temperature), seed)
 
     def export(self, filepath: str | os.PathLike) -> None:
         """Writes a SavedModel that TensorFlow Serving can load.
@@ -219,8 +233,8 @@ class ImageVQVAE(ImageAutoencoder):
         - `reconstruct`, also `serving_default`: from `images`, uint8 `[B, H, W, 3]`,
           to `images`.
         - `encode`: from `images` to `codes`, int32 `[B, rows, columns, slots]`.
-        - `decode`: from `codes` to `images`. Codes are clipped to the codebook, from 0
-          to `num_codes - 1`.
+        - `decode`: from `codes` to the expected `images`. Codes are clipped to the
+          codebook, from 0 to `num_codes - 1`.
         - `sample`, of a model with a prior: from `seed`, int32 `[B, 2]`, to `images`
           and their `codes`.
 

@@ -180,9 +180,8 @@ def cells(rng):
     return {"inputs": vectors(rng, 2, 2, 2, DIM)}
 
 
-def pixels(number, levels):
+def pixels(number, levels, shape=(2, 3, 4)):
     def arguments(rng):
-        shape = (2, 3, 4)
         return {
             "outputs": vectors(rng, *shape, number),
             "images": rng.integers(levels, size=(*shape, 3)).astype("int32"),
@@ -251,6 +250,18 @@ CASES = {
         lambda **k: Compared(layers.Euclidean(), **k), sequences, float32=True
     ),
     "FeedForward": Case(lambda **k: layers.FeedForward(12, **k), sequences),
+    "GroupedPixels": Case(
+        lambda **k: layers.GroupedPixels(
+            layers.LogisticMixture(num_mixtures=2, levels=16, spread=3.0),
+            features=3,
+            channels=4,
+            num_blocks=1,
+            seed=5,
+            **k,
+        ),
+        pixels(23, levels=16, shape=(2, 4, 6)),
+        float32=True,
+    ),
     "ImageCompressor": Case(
         lambda **k: layers.ImageCompressor(
             6, channels=4, num_compress_steps=1, num_blocks=1, kernel_size=3, **k

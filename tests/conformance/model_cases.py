@@ -146,16 +146,23 @@ def as_the_paper_writes(**settings):
     return latent_nmt(**{"word_output": output, "causal_encoder": True, **settings})
 
 
-def image_vqvae(**settings):
+def image_vqvae(likelihood=None, **settings):
     return models.ImageVQVAE(
         layers.PatchCompressor(8, channels=4, num_blocks=1),
         bottleneck(),
         layers.PatchDecompressor(channels=4, num_blocks=1, pixel_channels=5),
-        layers.LogisticMixture(num_mixtures=2),
+        likelihood or layers.LogisticMixture(num_mixtures=2),
         image_size=(8, 12),
         prior=models.GridTransformer((2, 3, 2), 6, **GRID),
         **settings,
     )
+
+
+def grouped_vqvae(**settings):
+    pixels = layers.GroupedPixels(
+        layers.LogisticMixture(2), features=3, channels=4, num_blocks=1, seed=0
+    )
+    return image_vqvae(pixels, **settings)
 
 
 def image_vae(**settings):
@@ -214,6 +221,13 @@ CASES = {
         float32=("outputs", "base"),
         without_noise={},
     ),
+    # Which groups are learned from is drawn.
+    "ImageVQVAE with grouped pixels": Case(
+        grouped_vqvae,
+        integers("images", 256, 8, 12, 3),
+        reconstructing,
+        float32=("outputs", "base"),
+    ),
     "LatentNMT": Case(
         latent_nmt,
         pairs,
@@ -258,4 +272,5 @@ CASES = {
 TASKS = [name for name in CASES if name != "LatentPredictor"]
 EXACT = [name for name, case in CASES.items() if case.without_noise is not None]
 # In the quick tests. The rest are variants.
-KINDS = [name for name in CASES if name != "LatentNMT as the paper writes"]
+VARIANTS = ("ImageVQVAE with grouped pixels", "LatentNMT as the paper writes")
+KINDS = [name for name in CASES if name not in VARIANTS]

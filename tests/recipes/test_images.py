@@ -343,8 +343,12 @@ def test_a_step_is_split_into_its_parts(run, data, autoencoder, tmp_path, capsys
     [
         ["--bottleneck", "gaussian", "--latent-dim", "4"],
         ["--bottleneck", "vq", "--network", "paper", "--likelihood", "categorical"],
+        pytest.param(
+            ["--grouped", "--group-channels", "8", "--group-blocks", "1"],
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["vae", "paper"],
+    ids=["vae", "paper", "grouped"],
 )
 def test_other_rows_are_one_more_option(run, data, tmp_path, options, capsys):
     path = tmp_path / "run"
@@ -362,6 +366,43 @@ def test_other_rows_are_one_more_option(run, data, tmp_path, options, capsys):
     run("evaluate_images", *data, "--model", path, "--importance-samples", 2)
     row = "| ELBO |" if "gaussian" in options else "| unigram prior |"
     assert row in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_pixels_learn_their_neighbours_on_frozen_codes(
+    run, data, autoencoder, prior, tmp_path, capsys
+):
+    path, out = tmp_path / "pixels", tmp_path / "bits.json"
+    small = "--group-channels 8 --group-blocks 1 --group-features 4".split()
+    where = ["--model", autoencoder, "--prior", prior, "--run", path]
+    limited = ["--validation-images", 8]
+    run("train_image_pixels", *data, *where, *BRIEF, *small, *limited)
+    lines = metrics(path)
+    assert lines[1]["perplexity"] > 0 and "val_reconstruction_bits_per_dim" in lines[1]
+    counted = ["--json", out, "--unigram-images", 0, "--bound-only"]
+    run("evaluate_images", *data, "--model", path, *counted)
+    assert list(json.loads(out.read_text())["rows"]) == ["uniform prior", "predictor"]
+    assert "accounting" not in capsys.readouterr().out
+    drawn = ["--output", tmp_path, "--rows", 1, "--columns", 4]
+    run("sample_images", *data, "--model", path, *drawn)
+    assert (tmp_path / "samples.png").is_file()
+    timed = ["--images", 1, 2, "--rounds", 1, "--json", out]
+    run("benchmark_image_sampling", "--model", path, *timed)
+    ways = json.loads(out.read_text())["images"]
+    assert set(ways) == {"1", "2"} and len(ways["1"]) == 4
+    command = ["--model", path, "--batch-size", 4, "--rounds", 1]
+    run("benchmark_image_step", *data, *command)
+    assert "| likelihood |" in capsys.readouterr().out
+    # What was made so can be the start of another run.
+    again = ["--model", path, "--run", tmp_path / "again", "--cell-size", 4]
+    run("train_image_pixels", *data, *again, *BRIEF, *small, *limited)
+    with pytest.raises(SystemExit):
+        other = ["--model", path, "--run", tmp_path / "other", "--size", 12]
+        run("train_image_pixels", *data, *other, *BRIEF, *small, *limited)
+    assert "trained on 16 x 16" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run("benchmark_image_sampling", "--model", autoencoder)
+    assert "Pass --prior" in capsys.readouterr().err
 
 
 def test_pixel_baseline(run, data, prior, tmp_path, capsys):

@@ -87,7 +87,8 @@ class CategoricalPixels(PixelLikelihood):
 
         Args:
             outputs: Floats `[B, H, W, parameters]`.
-            seed: Two integers. The same seed gives the same images.
+            seed: Two integers, or int32 `[B, 2]` with one seed per image. The same seed
+                gives the same images.
             base: First guess of the images, as in `log_prob`.
 
         Returns:

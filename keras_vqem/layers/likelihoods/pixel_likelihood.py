@@ -72,7 +72,7 @@ class PixelLikelihood:
     def _check_images(self, images, outputs):
         """Returns `images` as int32."""
         images = integers("images", images, self.levels - 1)
-        self._check_channels("images", images, outputs)
+        self.check_channels("images", images, outputs)
         return ops.cast(images, "int32")
 
     def _check_base(self, base, outputs):
@@ -80,10 +80,10 @@ class PixelLikelihood:
         if base is None:
             return None
         base = ops.convert_to_tensor(base)
-        self._check_channels("base", base, outputs)
+        self.check_channels("base", base, outputs)
         return self._to_unit(base)
 
-    def _check_channels(self, name, values, outputs):
+    def check_channels(self, name, values, outputs):
         given, expected = tuple(values.shape), (*outputs.shape[:-1], self.channels)
         fits = len(given) == len(expected) and all(
             a is None or a == b or b is None
@@ -99,14 +99,27 @@ class PixelLikelihood:
     def _uniforms(self, outputs, count, seed):
         """Draws uniforms [..., count] inside (0, 1), symmetric about one half."""
         seed = ops.cast(seed, "int32")
-        if tuple(seed.shape) != (2,):
-            raise ValueError(
-                f"`seed` must be two integers, received shape {tuple(seed.shape)}. "
-                f"For example seed=(0, 1)."
-            )
         shape = (*ops.shape(outputs)[:-1], count)
-        # The default, "auto_select", depends on the device that runs the graph.
-        noise = tf.random.stateless_uniform(shape, seed, alg="philox")
+        rows = tf.get_static_value(shape[0])
+        if not any(seed.shape.is_compatible_with(known) for known in ([2], [rows, 2])):
+            raise ValueError(
+                f"`seed` must be two integers, received shape {tuple(seed.shape)}. For "
+                f"example seed=(0, 1), or two integers for each of {rows} images."
+            )
+
+        def uniforms(seed, shape):
+            # The default, "auto_select", depends on the device that runs the graph.
+            return tf.random.stateless_uniform(shape, seed, alg="philox")
+
+        if seed.shape.rank == 1:
+            noise = uniforms(seed, shape)
+        else:
+            noise = tf.map_fn(
+                lambda own: uniforms(own, shape[1:]),
+                seed,
+                fn_output_signature=tf.float32,
+            )
+            noise = ops.reshape(noise, shape)
         return noise + 2.0**-24
 
     def get_config(self) -> dict[str, Any]:
@@ -115,6 +128,21 @@ class PixelLikelihood:
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "PixelLikelihood":
         return cls(**config)
+
+
+def fold_in(seed: tf.Tensor, number: int) -> tf.Tensor:
+    """Returns seeds that depend on a number.
+
+    Args:
+        seed: int32 `[2]`, or `[B, 2]` with one seed per image.
+        number: An integer.
+
+    Returns:
+        int32 of the shape of `seed`.
+    """
+    if seed.shape.rank == 1:
+        return tf.random.fold_in(seed, number)
+    return tf.map_fn(lambda own: tf.random.fold_in(own, number), seed)
 
 
 def draw(weights: tf.Tensor, uniforms: tf.Tensor, axis: int) -> tf.Tensor:
