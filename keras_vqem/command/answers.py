@@ -46,7 +46,7 @@ def answer_texts(
 
     Texts are translated sentence by sentence, and put together again with
     `keras_vqem.text.SplitText`. A sentence whose numbers are lost is translated once
-    more, in parts around them, and they are copied.
+    more, in parts around these, and they are copied.
 
     Args:
         model: A translator.
@@ -129,7 +129,7 @@ def _translated(model, sentences, batch_size, progress, options):
 def _repair(model, sentences, lost, found, unknown, batch_size, options):
     """Replaces translations that lost numbers, in `found`."""
     again = {
-        place: SplitText(sentences[place], unknown, copy_numbers=True)
+        place: SplitText(sentences[place], unknown, numbers)
         for place, numbers in enumerate(lost)
         if numbers
     }

@@ -83,7 +83,7 @@ def measured(
 
     Returns:
         A tuple of the entry of the model, as in `translation_report.evaluate`, and a
-        list of lines about its worst translations.
+        list of a few lines each about its worst translations.
     """
     from keras_vqem.command.answers import answer_texts
     from keras_vqem.command.progress import Progress
@@ -105,10 +105,10 @@ def measured(
     each = sentence_chrf(found, corpus.targets)
     lines = []
     for place in sorted(range(number), key=each.__getitem__)[: options.worst]:
-        lines += [
-            f"{name}, line {place + 1}: chrF {each[place]:.1f}\n",
-            f"  source       {corpus.sources[place]}\n",
-            f"  reference    {corpus.targets[place]}\n",
-            f"  translation  {found[place]}\n",
-        ]
+        lines.append(
+            f"{name}, line {place + 1}: chrF {each[place]:.1f}\n"
+            f"  source       {corpus.sources[place]}\n"
+            f"  reference    {corpus.targets[place]}\n"
+            f"  translation  {found[place]}\n"
+        )
     return entry, lines

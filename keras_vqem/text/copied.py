@@ -1,7 +1,7 @@
 """What a translation takes over as it is: addresses, numbers and unknown words."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from keras_vqem.text.sentences import WORD
 
@@ -20,7 +20,7 @@ BROKEN = "\ufffd"
 
 
 def copied_spans(
-    line: str, unknown: set[str], copy_numbers: bool = False
+    line: str, unknown: set[str], numbers: Collection[str] = ()
 ) -> Iterator[tuple[int, int]]:
     """Finds what a model cannot say, and what is therefore copied.
 
@@ -28,7 +28,8 @@ def copied_spans(
         line: A string.
         unknown: Characters that the model does not know. A word that has one is copied
             as a whole; signs before and after a word are copied alone.
-        copy_numbers: Whether numbers of two or more digits are copied, too.
+        numbers: Numbers of two or more digits that are copied, too, such as
+            "1,200".
 
     Yields:
         Pairs of the first place of an address, a word, signs or a number, and the place
@@ -41,8 +42,10 @@ def copied_spans(
     >>> [line[start:stop] for start, stop in copied_spans(line, {"ë", "🐕"})]
     ['me@x.org', 'Zoë', '🐕']
     """
-    patterns = (ADDRESS, NUMBER) if copy_numbers else (ADDRESS,)
-    found = sorted(m.span() for pattern in patterns for m in pattern.finditer(line))
+    found = [match.span() for match in ADDRESS.finditer(line)]
+    if numbers:
+        found += [m.span() for m in NUMBER.finditer(line) if m[0] in numbers]
+        found.sort()
     end = 0
     for start, stop in [*found, (len(line), len(line))]:
         if start < end:  # A number in an address.

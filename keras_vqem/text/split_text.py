@@ -1,7 +1,7 @@
 """SplitText: running text in sentences to translate, and all that is between them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from keras_vqem.text.copied import copied_spans
 from keras_vqem.text.lines import one_line
@@ -38,8 +38,8 @@ class SplitText:
         text: A string.
         unknown: Characters that the model does not know, such as
             `tokenizer.unknown_characters(text)`.
-        copy_numbers: Whether numbers of two or more digits are copied too, for models
-            that do not write them correctly.
+        numbers: Numbers of two or more digits that are copied too, because the model
+            does not write them correctly.
 
     Attributes:
         sentences: List of strings to translate, each with letters or digits.
@@ -58,12 +58,12 @@ class SplitText:
     'Ein Hund rennt.\\n\\n- Zwei Männer warten auf www.dogs.org 🐕'
     """
 
-    def __init__(self, text: str, unknown: str = "", copy_numbers: bool = False):
+    def __init__(self, text: str, unknown: str = "", numbers: Collection[str] = ()):
         self.text = text
         unknown = set(unknown)
         plain = {ord(c): PLAIN[c] for c in unknown & PLAIN.keys()}
         self._strange = unknown - PLAIN.keys()
-        self._copy_numbers = copy_numbers
+        self._numbers = frozenset(numbers)
         self.sentences, self.copied, self.is_broken = [], [], False
         # Where the sentences are, and whether something was cut off behind each.
         self._spans, self._is_cut = [], []
@@ -75,7 +75,7 @@ class SplitText:
         start = sign.end() if sign else start
         line = self.text[start:stop]
         # A mark in an address ends no sentence.
-        holes = list(copied_spans(line, self._strange, self._copy_numbers))
+        holes = list(copied_spans(line, self._strange, self._numbers))
         masked = _masked(line, holes)
         spans = sentence_spans(masked)
         whole = sentence_spans(masked, len(line) + 1)
