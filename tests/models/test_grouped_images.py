@@ -68,6 +68,7 @@ def test_it_starts_where_the_model_was(images, start):
     assert new.prior is model.prior
 
 
+@pytest.mark.slow
 def test_only_pixels_are_trained_and_they_learn(images, start, tmp_path):
     _, model = start
     codes = model.encode(images)

@@ -283,8 +283,7 @@ class GroupedPixels(keras.layers.Layer):
         seen = ops.where(known, (pixels - base) * unit, 0.0)
         middle = (self.levels - 1) / 2
         inputs = [given, (base - middle) * (2.0 / self.levels), seen]
-        shape = (*ops.shape(base)[:3], -1)
-        inputs = ops.concatenate([ops.reshape(x, shape) for x in inputs], axis=-1)
+        inputs = ops.concatenate([_flat(x) for x in inputs], axis=-1)
         correction = self.network(ops.cast(inputs, self.compute_dtype), groups)
         start = _at(given[..., : self.likelihood.parameters], groups)
         return start + correction, _at(base, groups)
@@ -324,8 +323,7 @@ class GroupedPixels(keras.layers.Layer):
     def _image(self, groups):
         """Joins groups into an image: the inverse of `_groups`."""
         cells = ops.take(groups, np.argsort(self._order), axis=3)
-        shape = (*ops.shape(cells)[:3], self.num_groups * groups.shape[-1])
-        return from_patches(ops.reshape(cells, shape), self.cell_size)
+        return from_patches(_flat(cells), self.cell_size)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -359,6 +357,12 @@ def _order(size):
         for row, column in ((0, 0), (1, 1), (0, 1), (1, 0))
     ]
     return np.concatenate(found)
+
+
+def _flat(x):
+    """Reshapes [B, h, w, groups, n] to [B, h, w, groups * n]."""
+    # The last size by name, as it is not known of an image of any size otherwise.
+    return ops.reshape(x, (*ops.shape(x)[:3], x.shape[3] * x.shape[4]))
 
 
 def _at(x, groups):
