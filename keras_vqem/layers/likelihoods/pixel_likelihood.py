@@ -83,7 +83,17 @@ class PixelLikelihood:
         self.check_channels("base", base, outputs)
         return self._to_unit(base)
 
-    def check_channels(self, name, values, outputs):
+    def check_channels(self, name: str, values: tf.Tensor, outputs: tf.Tensor) -> None:
+        """Checks that a tensor has the pixels that the outputs of a network are about.
+
+        Args:
+            name: Name of the tensor in errors.
+            values: Tensor that should have the shape `[B, H, W, 3]`.
+            outputs: Outputs of the network, `[B, H, W, n]`.
+
+        Raises:
+            ValueError: If the shape is another one.
+        """
         given, expected = tuple(values.shape), (*outputs.shape[:-1], self.channels)
         fits = len(given) == len(expected) and all(
             a is None or a == b or b is None
