@@ -230,26 +230,23 @@ def test_eager_graph_and_xla_agree(size, rng):
     arguments = [tf.constant(x) for x in batch(likelihood, rng)]
     groups = tf.constant([1, 3])
 
-    def everything(outputs, images, base):
+    def learn(outputs, images, base):
         with tf.GradientTape() as tape:
-            nats = likelihood.log_prob(outputs, images, base)
             estimate = likelihood.estimate(outputs, images, groups, base)
-        gradients = tape.gradient([nats, estimate], likelihood.trainable_weights)
-        drawn = likelihood.sample(outputs, tf.constant([5, 6]), base)
-        return drawn, nats, estimate, likelihood.mean(outputs, base), *gradients
+        return estimate, *tape.gradient(estimate, likelihood.trainable_weights)
 
-    expected_draw, *expected = everything(*arguments)
+    def evaluate(outputs, images, base):
+        nats = likelihood.log_prob(outputs, images, base)
+        return nats, likelihood.mean(outputs, base)
+
     signature = [
         tf.TensorSpec((None, None, None, x.shape[-1]), x.dtype) for x in arguments
     ]
-    graph = tf.function(everything, input_signature=signature)
-    compiled = tf.function(everything, jit_compile=True)
-    # A draw at a boundary that is rounded otherwise changes all groups after it.
-    for function, least in (graph, 0.9), (compiled, 0.8):
-        drawn, *values = function(*arguments)
-        for value, other in zip(values, expected, strict=True):
+    graph = tf.function(evaluate, input_signature=signature)
+    compiled = tf.function(learn, jit_compile=True)
+    for function, eager in (graph, evaluate), (compiled, learn):
+        for value, other in zip(function(*arguments), eager(*arguments), strict=True):
             np.testing.assert_allclose(value, other, rtol=2e-3, atol=2e-3)
-        assert np.mean(drawn == expected_draw) >= least
 
 
 @pytest.mark.parametrize(
