@@ -174,6 +174,7 @@ def test_the_papers_accounting_follows_its_seed_and_leaves_no_trace(model, image
     np.testing.assert_array_equal(model.bottleneck.seed_generator.state, before)
 
 
+@pytest.mark.slow
 def test_importance_weights_tighten_the_bound_of_a_vae(images):
     model = make_model(layers.GaussianBottleneck(2, kl_weight=1 / 48, seed=0), ImageVAE)
     elbo = image_bits.gaussian_bound(model, images)

@@ -297,6 +297,7 @@ def test_training_shows_some_of_what_is_wrong(rng):
         small.ctc_translator(glancing=1.5)
 
 
+@pytest.mark.slow
 def test_glancing_follows_its_schedule(rng, tmp_path):
     model = small.ctc_translator(glancing=PolynomialDecay(0.5, 10, 0.0))
     model.compile()

@@ -138,6 +138,7 @@ def test_consistency_is_the_divergence_of_two_passes(rng):
     )
 
 
+@pytest.mark.slow
 def test_consistency_is_for_training_only(rng, tmp_path):
     model = small.transformer(dropout=0.3)
     model.compile(consistency_weight=1.0)

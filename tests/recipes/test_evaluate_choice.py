@@ -15,6 +15,7 @@ def evaluate(recipe):
     return recipe("evaluate_choice")
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_models(
     evaluate, tiny, tmp_path, capsys, monkeypatch
 ):

@@ -193,6 +193,7 @@ def test_a_short_prior_encodes_no_more_than_it_sees(recipe, tmp_path, monkeypatc
     assert len(module.rows_seen(100, 4, 1, None, epochs=1)[0]) == 100
 
 
+@pytest.mark.slow
 def test_a_prior_learns_soft_labels(run, data, autoencoder, tmp_path, capsys):
     path = tmp_path / "soft"
     where = ["--autoencoder", autoencoder, "--run", path, "--soft-labels"]

@@ -102,6 +102,7 @@ NOT_OF_THE_PAPER = {
     *("autoencoder", "soft_labels", "languages", "weights", "tokenizer", "output"),
     *("numbers", "back_translate", "sources", "tag", "weight", "patience"),
     *("rescorer", "shard", "model", "variants"),
+    *("grouped", "cell_size", "group_features", "group_channels", "group_blocks"),
     *(
         f"{split}_{side}"
         for split in ("train", "val", "test")

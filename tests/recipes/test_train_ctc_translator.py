@@ -59,6 +59,7 @@ def test_the_best_bias_of_the_blank_is_stored(run, tiny):
         np.testing.assert_allclose(score, length(texts, val.targets), atol=0.006)
 
 
+@pytest.mark.slow
 def test_it_is_evaluated_as_it_is_stored(run, tiny, recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(translation_report, "MOSTLY_EMPTY", 1.0)
     model = loading.load_translator(run)

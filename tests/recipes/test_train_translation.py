@@ -147,6 +147,7 @@ def test_numbers_demo_learns(recipe, tmp_path):
     assert results["LatentNMT"]["exact_match"] > 0.2
 
 
+@pytest.mark.slow
 def test_a_finished_run_can_be_averaged_anew(runs, tiny, recipe, tmp_path):
     run = shutil.copytree(runs / "teacher", tmp_path / "copy")
     before = metrics(run)
