@@ -8,6 +8,7 @@
         --trained-on "My corpus" --terms "any use" --notes notes.md
 
 The first command writes weights, config and vocabulary, with --half in half precision.
+A model that was trained in half precision computes in float32 as a preset.
 For an image autoencoder, --prior RUN adds its prior. The second command measures the
 preset itself, with its rounded weights. The third writes the model card: task and data,
 training, the figures of the evaluations, stored decoding options, what name_codes.py
@@ -64,6 +65,9 @@ def main(arguments=None):
 
     if options.run:
         model = load_with_prior(options.run, options.prior)
+        # Half precision is for fast training. Few processors compute in it.
+        for layer in model._flatten_layers():
+            layer.dtype_policy = "float32"
         training = model_card.training_record(model, options.run, options.prior)
         about = {"training": training, **model_card.codes_record(options.run)}
         model.save_to_preset(options.output, half=options.half, about=about)

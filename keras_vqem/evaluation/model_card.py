@@ -29,6 +29,7 @@ PLACES = {
     "teacher": "TEACHER",
     "start_from": "TEACHER",
     "autoencoder": "AUTOENCODER",
+    "model": "AUTOENCODER",
 }
 
 
@@ -48,7 +49,11 @@ def training_record(
         Dict from names of recipes to dicts with `options`, the options of the run,
         and `minutes`, its duration, or None if it has no metrics.
     """
-    record = {TRAINERS[type(model).__name__]: _run_record(pathlib.Path(run))}
+    own = _run_record(pathlib.Path(run))
+    # The one trainer that starts from a model of the class that it makes.
+    pixels = "model" in own["options"]
+    recipe = "train_image_pixels.py" if pixels else TRAINERS[type(model).__name__]
+    record = {recipe: own}
     if prior is not None:
         record[TRAINERS["GridTransformer"]] = _run_record(pathlib.Path(prior))
     return record

@@ -2,9 +2,10 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from keras_vqem import models, zoo
+from keras_vqem import layers, models, zoo
 from keras_vqem.command import main as command
 from keras_vqem.models import preset
 
@@ -135,3 +136,35 @@ def test_what_is_wrong_is_said(arguments, words, capsys):
     with pytest.raises(SystemExit) as stop:
         command.main(arguments)
     assert stop.value.code == 2 and words in capsys.readouterr().err
+
+
+def test_pixels_trained_in_half_precision_are_a_preset_in_float32(
+    make_preset, tmp_path
+):
+    run, folder = tmp_path / "run", tmp_path / "preset"
+    run.mkdir()
+    pixels = layers.GroupedPixels(
+        layers.LogisticMixture(2),
+        features=4,
+        channels=8,
+        num_blocks=1,
+        dtype="mixed_bfloat16",
+    )
+    model = models.ImageVQVAE(
+        layers.PatchCompressor(code_dim=4, channels=8),
+        layers.VQEMBottleneck(8),
+        layers.PatchDecompressor(channels=8, pixel_channels=8),
+        pixels,
+        image_size=(8, 8),
+    )
+    model.build()
+    model.save(run / "model.keras")
+    arguments = {"model": "somewhere/codes", "precision": "mixed_bfloat16"}
+    (run / "config.json").write_text(json.dumps({"arguments": arguments}))
+    make_preset.main(["--run", str(run), "--output", str(folder)])
+    loaded = models.ImageVQVAE.from_preset(folder)
+    assert {x.compute_dtype for x in loaded._flatten_layers()} == {"float32"}
+    for value, other in zip(model.get_weights(), loaded.get_weights(), strict=True):
+        np.testing.assert_array_equal(value, other)
+    [recipe] = json.loads((folder / "config.json").read_text())["about"]["training"]
+    assert recipe == "train_image_pixels.py"
