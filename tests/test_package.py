@@ -174,6 +174,7 @@ def test_the_presets_are_the_models_that_their_names_say():
     }
     assert {name: type(model).__name__ for name, model in found.items()} == {
         "cifar10_em": "ImageVQVAE",
+        "cifar10_em_pixels": "ImageVQVAE",
         "multi30k_en_de_codes": "LatentNMT",
         "multi30k_en_de_ctc": "CTCTranslator",
         "multi30k_en_de_em": "LatentNMT",
@@ -182,7 +183,8 @@ def test_the_presets_are_the_models_that_their_names_say():
         "tatoeba_en_de_codes": "LatentNMT",
         "tatoeba_en_de_teacher": "Transformer",
     }
-    assert found["cifar10_em"].prior is not None
+    for name in ("cifar10_em", "cifar10_em_pixels"):
+        assert found[name].prior is not None
     soft, hard = (found[f"multi30k_en_de_{name}"] for name in ("em", "hard"))
     assert soft.num_compress_steps == hard.num_compress_steps == 3
     assert soft.bottleneck.num_samples and hard.bottleneck.num_samples is None
@@ -196,7 +198,7 @@ def test_every_preset_is_exported_by_the_command(name, tmp_path):
     assert (folder / "assets.extra" / "tf_serving_warmup_requests").is_file()
     call = tf.saved_model.load(str(folder)).signatures["serving_default"]
     model = keras_vqem.zoo.load(name)
-    if name == "cifar10_em":
+    if name.startswith("cifar10"):
         images = shapes.images(3, size=32)[0]
         found = call(images=tf.constant(images))["images"].numpy().astype(int)
         assert np.abs(found - np.asarray(model.reconstruct(images), int)).max() <= 1
