@@ -43,30 +43,6 @@ def causal_bias(length: int | tf.Tensor) -> tf.Tensor:
     return ops.where(places[:, None] >= places[None, :], 0.0, NEVER)[None, None]
 
 
-def reordered(x: tf.Tensor, axes: tuple[int, ...]) -> tf.Tensor:
-    """Transposes floats by the kernel for integers, which starts sooner.
-
-    oneDNN takes the transposes of floats. For one sentence it needs five times as long
-    as TensorFlow's own kernel, most of it to start, and for a large batch no less.
-
-    Args:
-        x: Floats of any dtype.
-        axes: The axes of `x` in their new order.
-
-    Returns:
-        The transposed tensor, with the dtype of `x`.
-    """
-    integers = {2: "int16", 4: "int32", 8: "int64"}[x.dtype.size]
-    inverse = tuple(sorted(range(len(axes)), key=axes.__getitem__))
-
-    @tf.custom_gradient  # Bitcasts have none.
-    def transposed(x):
-        y = tf.bitcast(tf.transpose(tf.bitcast(x, integers), axes), x.dtype)
-        return y, lambda upstream: reordered(upstream, inverse)
-
-    return transposed(x)
-
-
 @keras.saving.register_keras_serializable(package="keras_vqem")
 class CachedAttention(keras.layers.Layer):
     """Scaled dot-product attention with several heads and cacheable keys and values.
@@ -133,7 +109,7 @@ class CachedAttention(keras.layers.Layer):
             shape = (batch, self.num_heads, 1, self._head_dim)
             return [ops.reshape(x, shape) for x in ops.split(rows, parts, axis=-1)]
         x = ops.reshape(rows, (batch, length, parts, *heads))
-        return ops.unstack(reordered(x, (2, 0, 3, 1, 4)), parts)
+        return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), parts)
 
     def keys_values(self, memory: ArrayLike) -> tuple[tf.Tensor, tf.Tensor]:
         """Computes keys and values, in the layout to cache and to attend to.
@@ -199,7 +175,7 @@ class CachedAttention(keras.layers.Layer):
         weights = ops.cast(tf.nn.softmax(scores, axis=-1), values.dtype)
         found = ops.matmul(weights, values)
         if not isinstance(length, int) or length != 1:
-            found = reordered(found, (0, 2, 1, 3))
+            found = ops.transpose(found, (0, 2, 1, 3))
         found = self.to_output(ops.reshape(found, (-1, width)))
         return ops.reshape(found, (batch, length, width))
 

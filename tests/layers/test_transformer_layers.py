@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from keras_vqem import layers
-from keras_vqem.layers.cached_attention import reordered
 from keras_vqem.layers.position_signal import position_signal
 
 
@@ -33,20 +31,6 @@ def test_attention_against_numpy(rng):
     found = layer(query, memory, bias[:, None])
     expected = reference_attention(layer, query, memory, bias)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_reordered_is_a_transpose_with_a_gradient(rng, dtype):
-    x = tf.cast(rng.normal(size=(2, 3, 4, 5)), dtype)
-    weights = tf.cast(rng.normal(size=(4, 2, 5, 3)), dtype)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = reordered(x, (2, 0, 3, 1))
-        loss = tf.reduce_sum(y * weights)
-    assert y.dtype == dtype
-    assert np.array_equal(y, tf.transpose(x, (2, 0, 3, 1)))
-    expected = tf.transpose(weights, (1, 3, 0, 2))
-    assert np.array_equal(tape.gradient(loss, x), expected)
 
 
 @pytest.mark.parametrize("num_heads", [3, 0, -2])
