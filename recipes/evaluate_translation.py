@@ -40,6 +40,9 @@ def main(arguments=None):
     add("--rescorer", type=Path, metavar="RUN", help=rescore_help)
     lowercase_help = "add a column with BLEU of lower-cased text"
     add("--lowercase", action="store_true", help=lowercase_help)
+    international_help = "add one of text divided into words by mteval-v14's rules, as "
+    international_help += "Tensor2Tensor's t2t-bleu has it"
+    add("--international", action="store_true", help=international_help)
     add_number(parser, "--rounds", 50, "number of timed batches per row")
     add_number(parser, "--batch-size", 64, "number of lines per batch")
     add_number(parser, "--show", 5, "number of translations to print", int)
@@ -52,7 +55,7 @@ def main(arguments=None):
             flag = name.replace("_", "-")
             parser.error(f"--{flag} {numbers} has a number twice")
 
-    from keras_vqem.evaluation import model_card
+    from keras_vqem.evaluation import model_card, translation_scores
     from keras_vqem.evaluation import translation_report as report
     from keras_vqem.evaluation.environment import environment
     from keras_vqem.files import write_json
@@ -62,6 +65,7 @@ def main(arguments=None):
     rescorer = None
     if options.rescorer:
         rescorer = loading.load_model(options.rescorer, Transformer)
+    also = [name for name in translation_scores.FURTHER if getattr(options, name)]
     entries, outputs = report.evaluate(
         models,
         corpus,
@@ -70,7 +74,7 @@ def main(arguments=None):
         rescorer,
         options.batch_size,
         options.rounds,
-        options.lowercase,
+        also,
         options.num_samples,
         options.num_iterations,
     )
@@ -104,8 +108,9 @@ def main(arguments=None):
     print(f"{options.data}, {options.split}: {len(corpus)} sentences\n")
     print(report.table(entries), end="\n\n")
     print(f"BLEU: {entries[0]['bleu_signature']}")
-    if options.lowercase:
-        print(f"BLEU, lower case: {entries[0]['bleu_lowercase_signature']}")
+    for name in also:
+        label, _ = translation_scores.FURTHER[name]
+        print(f"BLEU, {label}: {entries[0][f'bleu_{name}_signature']}")
     print(f"chrF: {entries[0]['chrf_signature']}\n")
     width = max(map(len, [*outputs, "reference"]))
     for sample in samples:

@@ -175,8 +175,8 @@ class Plan:
     def flags(self, model):
         """Returns the flags by which a model differs from others, at this scale."""
         return {
-            name: self.scale.scaled.get(name, {}).get(value, value)
-            if not isinstance(value, bool)
+            name: self.scale.scaled[name].get(value, value)
+            if name in self.scale.scaled
             else value
             for name, value in MODELS[model].flags.items()
         }

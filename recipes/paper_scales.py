@@ -281,7 +281,12 @@ PAPER = Scale(
             "predicted_share": 0.0,
             "prior_weight": 0.0,
         },
-        "evaluate_translation": {"rounds": 1000, "batch_size": 64, "show": 0},
+        "evaluate_translation": {
+            "rounds": 1000,
+            "batch_size": 64,
+            "show": 0,
+            "international": True,
+        },
         # The paper gives neither steps, batches nor learning rate; these are ours.
         "train_image_autoencoder": {
             **_paper_images,

@@ -6,6 +6,8 @@ scale, and what all models of a recipe have in common. Only recipes import this 
 
 from typing import NamedTuple
 
+import variants
+
 
 class Model(NamedTuple):
     """A model to train.
@@ -82,10 +84,11 @@ def image(recipe, **flags):
     return Model(recipe, flags, data="images")
 
 
+VARIANTS = {**variants.EM, **variants.NMT}
 SAMPLES = (0, 5, 10, 25, 50)
-# None of what keeps codes alive here, and the paper's temperature and decay. Codes
-# still start at vectors of the data: train_latent_nmt.py has no flag for another start.
+# None of what keeps codes alive here, and the paper's temperature and decay.
 PLAIN = {
+    "variants": ["random-codes"],
     "bypass_steps": 0,
     "dead_code_threshold": 0.0,
     "temperature": 1.0,
@@ -101,6 +104,11 @@ MODELS = {
     "refinement": Model(
         "train_refinement_nat",
         {"hidden_dim": 512, "refinement": "denoising"},
+        start=True,
+    ),
+    "mask_predict": Model(
+        "train_refinement_nat",
+        {"hidden_dim": 512, "refinement": "mask-predict"},
         start=True,
     ),
     # The authors of the Latent Transformer used 2^16 codes.
@@ -122,6 +130,7 @@ MODELS = {
     "semhash": latent(bottleneck="semhash"),
     "vq": latent(bottleneck="vq"),
     "product": latent(num_samples=0, groups=2, num_codes=2**6),
+    **{f"em10_{name.replace('-', '_')}": latent(variants=[name]) for name in VARIANTS},
     "em10_attend": latent(attend_source=True),
     "em10_k14": latent(num_codes=2**14),
     "em10_k14_attend": latent(num_codes=2**14, attend_source=True),
@@ -215,6 +224,15 @@ NON_AUTOREGRESSIVE = [
         )
         for n in (1, 2, 5, 10)
     ),
+    *(
+        Row(
+            f"Mask-predict + distillation, {n} passes"
+            f"{f', best of {lengths} lengths' if lengths > 1 else ''}",
+            "mask_predict",
+            decoding={"num_beams": lengths, "num_iterations": n},
+        )
+        for n, lengths in ((5, 1), (10, 1), (10, 4))
+    ),
 ]
 
 TABLES = {
@@ -236,7 +254,9 @@ TABLES = {
         ],
         ("num_compress_steps", "num_samples"),
         "The row of hard EM at n_c = 4 is from the paper's table of samples. The paper "
-        "has no numbers for iterative refinement.",
+        "has no numbers for iterative refinement (Lee 2018) and mask-predict "
+        "(Ghazvininejad 2019). Among translations of several lengths, as in noisy "
+        "parallel decoding (NPD), the teacher chooses.",
     ),
     "codebook-size": Table(
         "Size of the codebook",
@@ -311,6 +331,20 @@ TABLES = {
         "The paper found the same BLEU with and without attention at 2^12 codes, and "
         "gives no numbers.",
     ),
+    "switches": Table(
+        "As in the paper, to the letter",
+        "translation",
+        [
+            *AUTOREGRESSIVE,
+            sample_row(10, "", 26.7),
+            *(
+                Row(f"{EM}: {help}", f"em10_{name.replace('-', '_')}")
+                for name, help in VARIANTS.items()
+            ),
+        ],
+        note="Each row changes one thing of the first one with EM into what the paper "
+        "or its authors' code does (`--variants`). The paper has no numbers for these.",
+    ),
     "stability": Table(
         "Stability (Figure 3)",
         "stability",
@@ -329,7 +363,7 @@ TABLES = {
         "attention) hard EM collapses and soft EM with two numbers of samples, which "
         "it does not name, does not. Except for the last row there is no bypass, start "
         "from the teacher, revival of codes or predicted codes in training; the "
-        "temperature is 1 and the decay 0.999. Codes start at vectors of the data.",
+        "temperature is 1 and the decay 0.999. Codes start at random.",
     ),
     "cifar": Table(
         "CIFAR-10",

@@ -6,15 +6,16 @@
         --work wmt14 --dry-run
 
 The tables are translation, codebook-size, samples, width, discretisation,
-attend-source, stability, cifar, reconstructions, and all. --scale smoke takes minutes
-and needs no data: everything runs, nothing is learned. --scale small is for two cores,
-with Multi30k (DIR/multi30k) and CIFAR-10 (DIR/cifar-10-batches-bin) in --data DIR.
---scale paper is WMT14 and the paper's sizes, for GPUs. The rows are in paper_tables.py,
-the settings of the scales in paper_scales.py.
+attend-source, switches, stability, cifar, reconstructions, and all. --scale smoke takes
+minutes and needs no data: everything runs, nothing is learned. --scale small is for two
+cores, with Multi30k (DIR/multi30k) and CIFAR-10 (DIR/cifar-10-batches-bin) in --data
+DIR. --scale paper is WMT14 and the paper's sizes, for GPUs. The rows are in
+paper_tables.py, the settings of the scales in paper_scales.py.
 
-Models that several tables have are trained once. What is done is skipped; after Ctrl-C,
-a kill or a failed run the same command goes on. Speed is measured at the end, when
-nothing else runs. --dry-run prints every command, what is done already, and estimated
+Beside the tables, findings.md compares them with the paper, claim by claim. Models that
+several tables have are trained once. What is done is skipped; after Ctrl-C, a kill or a
+failed run the same command goes on. Speed is measured at the end, when nothing else
+runs. --dry-run prints every command, what is done already, and estimated
 times. The folder of --work has the runs, the logs of all commands and jobs.json.
 """
 
@@ -102,6 +103,7 @@ def main(arguments=None):
     options = parse(arguments)
     typed = shlex.join(sys.argv[1:] if arguments is None else arguments)
 
+    import paper_findings
     import paper_pages
     from paper_plan import Plan
 
@@ -146,6 +148,7 @@ def main(arguments=None):
             f"python recipes/reproduce.py {typed}",
         )
         print(f"wrote {page}")
+    print(f"wrote {paper_findings.write(options.output)}")
     bad = {name: state for name, state in states.items() if state != "done"}
     if bad:
         lines = "\n".join(f"  {name}: {state}" for name, state in bad.items())

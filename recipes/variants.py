@@ -7,6 +7,7 @@ docs/guides/bottlenecks.md, "As in the paper, to the letter".
 EM = {
     "paper-averages": "equation 4 of the paper to the letter",
     "reference-averages": "the start of the authors' code: counts of 0, random codes",
+    "random-codes": "codes start at random, not at vectors of the data",
     "norm-commitment": "the norm of equation 2 instead of the mean of squares",
     "one-draw": "the decoder gets one of the draws instead of their mean",
     "mode": "the decoder gets the nearest code instead of the mean of the draws",
@@ -22,6 +23,7 @@ NMT = {
 # Pairs that set the same thing.
 EXCLUSIVE = [
     ("paper-averages", "reference-averages"),
+    ("random-codes", "reference-averages"),
     ("one-draw", "mode"),
     ("causal-decoder", "gold-targets"),
 ]
@@ -82,6 +84,7 @@ def em_bottleneck(variants, num_codes, **settings):
         settings["decay"] = layers.PaperAverages(settings["decay"])
     if "reference-averages" in variants:
         settings["decay"] = layers.ReferenceAverages(settings["decay"])
+    if {"random-codes", "reference-averages"} & set(variants):
         settings["initializer"] = "lecun_uniform"
     if "norm-commitment" in variants:
         weight = settings["commitment_weight"]

@@ -56,7 +56,7 @@ def evaluate(
     rescorer: Transformer | None = None,
     batch_size: int = 64,
     rounds: int = 50,
-    lowercase: bool = False,
+    also: Sequence[str] = (),
     num_samples: Sequence[int] = (1,),
     num_iterations: Sequence[int] = (),
 ) -> tuple[list[dict], dict[str, list[str]]]:
@@ -76,7 +76,7 @@ def evaluate(
         batch_size: Number of sentences per batch for the scores. Latencies are
             measured for batches of 1 and of 32.
         rounds: Number of timed batches per row.
-        lowercase: Whether to compute BLEU of lower-cased text as well.
+        also: Names of further BLEUs, as `translation_scores.score` takes them.
         num_samples: Numbers of samples to try with each model that has samples instead
             of beams.
         num_iterations: Numbers of passes to try with each `RefinementNAT`, for each
@@ -108,7 +108,7 @@ def evaluate(
             if rescorer is not None and number > 1 and takes_rescorer:
                 options["rescorer"], settings["rescored"] = rescorer, True
             outputs[row], scores = quality(
-                model, corpus, batch_size, lowercase, **options
+                model, corpus, batch_size, also, **options
             )
             entry = {"name": row, "translator": name, "class": type(model).__name__}
             entries.append({**entry, **settings, **scores})
@@ -130,7 +130,7 @@ def quality(
     model: AnyTranslator,
     corpus: ParallelCorpus,
     batch_size: int = 64,
-    lowercase: bool = False,
+    also: Sequence[str] = (),
     **options: Any,
 ) -> tuple[list[str], dict]:
     """Translates a corpus and scores the translations.
@@ -139,21 +139,21 @@ def quality(
         model: A translator.
         corpus: Sentences to translate and their references.
         batch_size: Number of sentences per batch.
-        lowercase: Whether to compute BLEU of lower-cased text as well.
+        also: Names of further BLEUs, as `translation_scores.score` takes them.
         **options: Options of `model.generate`, such as `num_beams`.
 
     Returns:
         A tuple of a list of translations, and the dict of `scores_of`.
     """
     found = model.translate(corpus.sources, batch_size=batch_size, **options)
-    return found, scores_of(model, found, corpus.targets, lowercase)
+    return found, scores_of(model, found, corpus.targets, also)
 
 
 def scores_of(
     model: AnyTranslator,
     translations: Sequence[str],
     references: Sequence[str],
-    lowercase: bool = False,
+    also: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Scores translations of a model.
 
@@ -161,13 +161,13 @@ def scores_of(
         model: The translator.
         translations: List of strings.
         references: List of as many strings, the true translations.
-        lowercase: Whether to compute BLEU of lower-cased text as well.
+        also: Names of further BLEUs, as `translation_scores.score` takes them.
 
     Returns:
         A dict with the fields of `TranslationScores` that were computed, `empty_share`
         and `parameters`.
     """
-    scores = translation_scores.score(translations, references, lowercase)
+    scores = translation_scores.score(translations, references, also)
     scores = dataclasses.asdict(scores).items()
     scores = {name: value for name, value in scores if value is not None}
     scores["empty_share"] = empty_share(translations)
@@ -292,9 +292,13 @@ def table(entries: Sequence[dict]) -> str:
         size: list(dict.fromkeys(n for e in entries for n in _speedup(e, size)))
         for size in sizes
     }
-    lowercase = "bleu_lowercase" in entries[0]
+    further = {
+        f"bleu_{name}": label
+        for name, (label, _) in translation_scores.FURTHER.items()
+        if f"bleu_{name}" in entries[0]
+    }
     columns = ["", "parameters", *(["training minutes"] if timed else []), "BLEU"]
-    columns += ["BLEU, lower case"] if lowercase else []
+    columns += [f"BLEU, {label}" for label in further.values()]
     columns += ["brevity penalty", "chrF"]
     for size in sizes:
         columns += [f"batch {size}: median ms", "p95 ms"]
@@ -306,7 +310,7 @@ def table(entries: Sequence[dict]) -> str:
         if timed:
             row += ["" if seconds is None else f"{seconds / 60:.0f}"]
         row += [f"{entry['bleu']:.2f}"]
-        row += [f"{entry['bleu_lowercase']:.2f}"] if lowercase else []
+        row += [f"{entry[name]:.2f}" for name in further]
         row += [f"{entry['brevity_penalty']:.3f}", f"{entry['chrf']:.2f}"]
         for size, times in entry.get("latency", {}).items():
             row += [f"{times['median_ms']:.1f}", f"{times['p95_ms']:.1f}"]

@@ -1,12 +1,20 @@
 """Scores of translations by sacreBLEU, with the signatures that make them comparable.
 
 Texts are plain: detokenised and cased, one reference per sentence. Some publications
-have BLEU of lower-cased text, which is higher; it can be computed beside the cased one.
+have BLEU of lower-cased text, which is higher, or of text that is divided into words by
+the rules of mteval-v14, as Tensor2Tensor's own tool had it; both can be computed beside
+that of sacreBLEU's usual rules.
 sacrebleu is imported when a score is computed, not with this module.
 """
 
 import dataclasses
 from collections.abc import Sequence
+
+# Names of further BLEUs, as columns have them, and how sacreBLEU computes them.
+FURTHER = {
+    "lowercase": ("lower case", {"lowercase": True}),
+    "international": ("international tokens", {"tokenize": "intl"}),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +30,9 @@ class TranslationScores:
         chrf_signature: sacrebleu's signature of chrF.
         bleu_lowercase: BLEU of lower-cased text, or None if it was not asked for.
         bleu_lowercase_signature: sacrebleu's signature of it, or None.
+        bleu_international: BLEU of text divided at every sign of Unicode's punctuation
+            and symbols (mteval-v14), or None if it was not asked for.
+        bleu_international_signature: sacrebleu's signature of it, or None.
     """
 
     bleu: float
@@ -31,27 +42,29 @@ class TranslationScores:
     chrf_signature: str
     bleu_lowercase: float | None = None
     bleu_lowercase_signature: str | None = None
+    bleu_international: float | None = None
+    bleu_international_signature: str | None = None
 
     def __str__(self):
-        lines = [
-            f"BLEU {self.bleu:6.2f}  {self.bleu_signature}",
-            f"chrF {self.chrf:6.2f}  {self.chrf_signature}",
-        ]
-        if self.bleu_lowercase is not None:
-            line = f"BLEU {self.bleu_lowercase:6.2f}  {self.bleu_lowercase_signature}"
-            lines.insert(1, line)
+        lines = []
+        for name in ("bleu", *(f"bleu_{further}" for further in FURTHER), "chrf"):
+            value = getattr(self, name)
+            if value is not None:
+                kind = "chrF" if name == "chrf" else "BLEU"
+                signature = getattr(self, f"{name}_signature")
+                lines.append(f"{kind} {value:6.2f}  {signature}")
         return "\n".join(lines)
 
 
 def score(
-    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False
+    hypotheses: Sequence[str], references: Sequence[str], also: Sequence[str] = ()
 ) -> TranslationScores:
     """Scores translations with BLEU and chrF.
 
     Args:
         hypotheses: List of strings, the translations.
         references: List of strings, one true translation per hypothesis.
-        lowercase: Whether to compute BLEU of lower-cased text as well.
+        also: Names of further BLEUs to compute: `"lowercase"`, `"international"`.
 
     Returns:
         A `TranslationScores`. Print it for a table with the signatures.
@@ -73,8 +86,13 @@ def score(
 
     _check(hypotheses, references)
     metrics = {"bleu": BLEU(), "chrf": CHRF()}
-    if lowercase:
-        metrics["bleu_lowercase"] = BLEU(lowercase=True)
+    for name in also:
+        if name not in FURTHER:
+            raise ValueError(
+                f"`also` has names of further BLEUs, received {name!r}. Choose from "
+                f"{', '.join(map(repr, FURTHER))}."
+            )
+        metrics[f"bleu_{name}"] = BLEU(**FURTHER[name][1])
     found = {}
     for name, metric in metrics.items():
         result = metric.corpus_score(list(hypotheses), [list(references)])

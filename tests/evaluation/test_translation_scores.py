@@ -50,7 +50,7 @@ def test_lower_case_beside_the_cased_score():
     lower = [text.lower() for text in HYPOTHESES]
     plain = score(HYPOTHESES, REFERENCES)
     assert plain.bleu_lowercase is plain.bleu_lowercase_signature is None
-    scores = score(lower, REFERENCES, lowercase=True)
+    scores = score(lower, REFERENCES, also=["lowercase"])
     # By hand: what cased BLEU says if both sides are lower-cased.
     expected = score(lower, [text.lower() for text in REFERENCES]).bleu
     assert scores.bleu_lowercase == pytest.approx(expected)
@@ -58,6 +58,19 @@ def test_lower_case_beside_the_cased_score():
     assert scores.bleu_lowercase_signature.startswith("nrefs:1|case:lc|eff:no|tok:13a|")
     lines = str(scores).splitlines()
     assert len(lines) == 3 and lines[1].endswith(scores.bleu_lowercase_signature)
+
+
+def test_tokens_of_mteval_beside_those_of_sacrebleu():
+    # A hyphen between letters divides words there, and does not in 13a.
+    pair = ["Ein schwarz-weißer Hund läuft."], ["Ein schwarz-weiser Hund läuft."]
+    spaced = [[text.replace("-", " - ") for text in side] for side in pair]
+    scores = score(*pair, also=["international"])
+    assert scores.bleu == score(*pair).bleu != scores.bleu_international
+    assert scores.bleu_international == pytest.approx(score(*spaced).bleu)
+    assert "|tok:intl|" in scores.bleu_international_signature
+    assert scores.bleu_lowercase is None
+    with pytest.raises(ValueError, match="Choose from 'lowercase', 'international'"):
+        score(*pair, also=["tokenised"])
 
 
 def test_what_cannot_be_scored_is_refused():

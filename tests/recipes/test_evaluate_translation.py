@@ -24,6 +24,7 @@ def test_the_numbers_are_those_of_the_models(
     command = ["--model", tiny.teacher, "--model", tiny.latent]
     command += ["--data", tiny.data.folder, "--json", file, "--rounds", 2]
     command += ["--num-beams", 1, 2, "--show", 2, "--lowercase"]
+    command += ["--international"]
     evaluate.main([*map(str, command)])
     printed = capsys.readouterr().out
     result = json.loads(file.read_text())
@@ -37,7 +38,7 @@ def test_the_numbers_are_those_of_the_models(
     for name, entry in entries.items():
         model = models[name.split(",")[0]]
         found = model.translate(corpus.sources, num_beams=entry["num_beams"])
-        scores = translation_scores.score(found, corpus.targets, lowercase=True)
+        scores = translation_scores.score(found, corpus.targets, also=["lowercase"])
         assert entry["bleu_lowercase"] == pytest.approx(scores.bleu_lowercase)
         assert entry["bleu"] == pytest.approx(scores.bleu)
         assert entry["empty_share"] == translation_report.empty_share(found)
@@ -64,7 +65,8 @@ def test_the_numbers_are_those_of_the_models(
     assert result["sentences"] == 8 and result["machine"]["cores"] >= 1
     assert result["versions"]["sacrebleu"] and result["samples"][0]["reference"]
     assert "nrefs:1|case:mixed" in printed and "nrefs:1|case:lc" in printed
-    assert "| BLEU | BLEU, lower case | brevity penalty | chrF |" in printed
+    columns = "| BLEU | BLEU, lower case | BLEU, international tokens | brevity penalty |"
+    assert columns in printed and "|tok:intl|" in printed
 
 
 def test_wrong_arguments_are_explained(evaluate, tiny, capsys):
