@@ -2,7 +2,8 @@
 
     make .venv-peers/.ready
     python recipes/benchmark_decoding.py --peers .venv-peers/bin/python \\
-        --precision float32 bfloat16 --json out/decoding.json --plot out/decoding.png
+        --precision float32 bfloat16 float32-xla --json out/decoding.json \\
+        --plot out/decoding.png
 
 Random weights at the paper's size by default: 6 + 6 layers, hidden_dim 512,
 intermediate_dim 2048, a vocabulary of 32,768. Sources of several lengths, one sentence
@@ -51,8 +52,11 @@ def parse(argv):
     )
     peers_help = "Python interpreter that has ctranslate2 (default: it is left out)"
     add("--peers", metavar="PYTHON", help=peers_help)
-    help = "precisions of our models (default: float32)"
-    choices = {"choices": ("float32", "bfloat16"), "nargs": "+"}
+    help = (
+        "precisions of our models; float32-xla is float32 with parts compiled by XLA "
+    )
+    help += "(default: float32)"
+    choices = {"choices": ("float32", "bfloat16", "float32-xla"), "nargs": "+"}
     add("--precision", default=["float32"], **choices, help=help)
     many = {"type": positive, "nargs": "+", "metavar": "N"}
     for flag, default, text in (

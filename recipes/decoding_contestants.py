@@ -104,7 +104,7 @@ def exported(folder, model, precision):
         decoding_models.build(model, settings), precision
     )
     functions = decoding_models.forced(made, settings["tokens"])
-    loaded = decoding_models.served(made, functions, place)
+    loaded = decoding_models.served(made, functions, precision, place)
     del made, functions
     gc.collect()  # Layers refer to each other, and a model has 250 MB.
     return loaded

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vqem import layers, models
-from keras_vqem.models import loading
+from keras_vqem.models import compiled, loading
 
 MANY = 1_000_000  # more ids than any translation has: the end is never allowed
 SEED = 0
@@ -86,9 +86,13 @@ def depend_on_the_source(model):
             weight.assign(3.0 * weight)
 
 
+# Of --precision: float32, with parts of the graph compiled.
+XLA = "float32-xla"
+
+
 def in_precision(model, precision):
     """Returns the model with the weights and the arithmetic of a dtype policy."""
-    if precision == "float32":
+    if precision in ("float32", XLA):
         return model
     config = {**model.get_config(), "dtype": precision}
     twin = type(model).from_config(config)
@@ -123,7 +127,7 @@ def forced(model, tokens):
     return {n: functools.partial(write, num_beams=k) for n, k in beams.items()}
 
 
-def served(model, functions, folder):
+def served(model, functions, precision, folder):
     """Writes a SavedModel from ids to ids and returns it, loaded again.
 
     The graphs are those of `model.export`, which has more of them and traces each
@@ -132,6 +136,8 @@ def served(model, functions, folder):
     module = tf.Module()
     module.weights = [weight.value for weight in model.weights]
     for name, function in functions.items():
+        if precision == XLA:
+            function = compiled.within(function)
         signature = [tf.TensorSpec([None, None], "int32")]
         graph = tf.function(function, input_signature=signature, autograph=False)
         setattr(module, name, graph)
@@ -149,4 +155,4 @@ def of_preset(path, precision, folder):
         name: functools.partial(model.translate_ids, **options)
         for name, options in ways.items()
     }
-    return served(model, functions, folder)
+    return served(model, functions, precision, folder)

@@ -116,9 +116,10 @@ def prepare(args, folder, sizes_to_time):
                 found = decoding_limit.parts_of(
                     model, tokens, tokens, batch_size, num_beams
                 )
-                for prefix in ("", "peer_"):
-                    row = f"{prefix}{name}_{way}_float32"
-                    parts[(tokens, batch_size), row] = found
+                # XLA computes in float32 too.
+                row = f"{name}_{way}_float32"
+                for same in (row, f"peer_{row}", f"{row}-xla"):
+                    parts[(tokens, batch_size), same] = found
     return parts
 
 
@@ -220,9 +221,11 @@ def targets(args, points):
             if lone and best and PEER in times:
                 text = f"{label}, {where}: CTranslate2 12 + 1 int8 over its fastest"
                 say(f"{text}, above 1", times[PEER] / best, 1.0)
-            limit = rows.get(f"{model}_ids_float32", {}).get("times_limit")
-            if lone and limit:
-                say(f"{label}, {where}: x limit, at most 1.5", limit, 1.5, least=False)
+            for precision in ("float32", "float32-xla"):
+                limit = rows.get(f"{model}_ids_{precision}", {}).get("times_limit")
+                if lone and limit:
+                    text = f"{label}, {where}: x limit, {precision}, at most 1.5"
+                    say(text, limit, 1.5, least=False)
     return lines
 
 
@@ -259,7 +262,7 @@ def draw(args, result, path):
     compress, depth = args.num_compress_steps[0], default_depth(args)
     models = ["transformer_greedy", "shallow_greedy", f"latent_{compress}_{depth}_ids"]
     models += ["ctc_ids", "peer_transformer_greedy", "peer_shallow_greedy"]
-    lines = {"float32": "-", "bfloat16": "--", "int8": ":"}
+    lines = {"float32": "-", "bfloat16": "--", "float32-xla": "-.", "int8": ":"}
     styles = {
         f"{model}_{precision}": (color, line)
         for model, color in zip(models, COLORS, strict=True)

@@ -55,6 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help = "type in which a translator stores its weights: float32; bfloat16, half the "
     help += "size; or int8, a quarter, computed in float32 (default: as the model is)"
     add("--precision", metavar="TYPE", help=help)
+    help = (
+        "let XLA compile the parts of a translator: faster, after a slow first request "
+    )
+    help += "of each number of texts and length"
+    add("--jit", action="store_true", help=help)
     decoding.add_arguments(parser)
 
 
@@ -83,13 +88,17 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         read_models(folder.parent)  # An unreadable file fails before the work.
         model = load_model(options.model, Translator, ImageVQVAE, ImageVAE)
         chosen = decoding.chosen(given, model)
-        if options.precision and not isinstance(model, Translator):
-            raise ValueError(
-                f"--precision is for translators, and {options.model} is an "
-                f"{type(model).__name__}. Leave it out."
-            )
+        extra = {"precision": options.precision, "jit": options.jit}
+        for name, value in extra.items():
+            if value and not isinstance(model, Translator):
+                raise ValueError(
+                    f"--{name} is for translators, and {options.model} is an "
+                    f"{type(model).__name__}. Leave it out."
+                )
         if options.precision:
-            chosen = {"precision": options.precision, **chosen}
+            chosen["precision"] = options.precision
+        if options.jit:
+            chosen["jit_compile"] = True
         write(model, folder, version, options.max_tokens, chosen)
         settings = add_model(folder.parent, folder.name, f"/models/{folder.name}")
         print(f"{options.folder / str(version)}: {options.model}")

@@ -144,6 +144,30 @@ class CachedAttention(keras.layers.Layer):
             for pair in zip(cache, keys_values, strict=True)
         )
 
+    def replace(
+        self,
+        cache: tuple[tf.Tensor, tf.Tensor],
+        keys_values: tuple[tf.Tensor, tf.Tensor],
+        position: int | tf.Tensor,
+    ) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
+        """Writes the keys and values of a position into a cache of fixed length.
+
+        Args:
+            cache: Keys and values, each `[B, num_heads, L, D / num_heads]`.
+            keys_values: Keys and values of one position, from `keys_values`.
+            position: Place of the position, from 0 to L - 1.
+
+        Returns:
+            A tuple of the new cache, and of a bias `[L]` that hides later places.
+        """
+        places = ops.arange(ops.shape(cache[0])[2])
+        here = (places == position)[:, None]
+        cache = tuple(
+            ops.where(here, new, old)
+            for new, old in zip(keys_values, cache, strict=True)
+        )
+        return cache, ops.where(places <= position, 0.0, NEVER)
+
     def attend(
         self,
         query: tf.Tensor,

@@ -109,6 +109,7 @@ class TransformerBlock(keras.layers.Layer):
         memory: tuple[tf.Tensor, tf.Tensor] | None = None,
         memory_bias: tf.Tensor | None = None,
         num_beams: int = 1,
+        position: int | tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tuple[tf.Tensor, tf.Tensor]]:
         """Computes the output of the next position.
 
@@ -119,14 +120,20 @@ class TransformerBlock(keras.layers.Layer):
                 used only with `cross=True`.
             memory_bias: Bias of the scores of the cross-attention, or None.
             num_beams: Number of adjacent rows of `x` for each row of the memory.
+            position: Place of the position in a cache of fixed length. None appends it
+                to the cache.
 
         Returns:
             A tuple `(outputs, cache)`: vectors `[N, 1, D]`, and the cache with this
             position added.
         """
         normed = self.norm(x)
-        cache = self.attention.extend(cache, self.attention.keys_values(normed))
-        x = x + self.attention.attend(normed, *cache)
+        own, bias = self.attention.keys_values(normed), None
+        if position is None:
+            cache = self.attention.extend(cache, own)
+        else:
+            cache, bias = self.attention.replace(cache, own, position)
+        x = x + self.attention.attend(normed, *cache, bias)
         if self.cross is not None:
             # Beams attend to their memory side by side, as if they were positions.
             query = ops.reshape(self.cross_norm(x), (-1, num_beams, x.shape[-1]))

@@ -112,6 +112,7 @@ class TransformerDecoder(TransformerStack):
         memories: list[tuple[tf.Tensor, tf.Tensor]],
         memory_mask: ArrayLike | None = None,
         num_beams: int = 1,
+        position: int | tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, list[tuple[tf.Tensor, tf.Tensor]]]:
         """Computes the output of the next position.
 
@@ -122,6 +123,8 @@ class TransformerDecoder(TransformerStack):
             memory_mask: Booleans `[N, S]`, False for padding of the memory.
             num_beams: Number of adjacent rows of `x` for each row of the memory, if
                 hypotheses share one.
+            position: Place of the position, if the caches have a fixed length. None
+                appends it to them.
 
         Returns:
             A tuple `(outputs, caches)`: normalised vectors `[N, 1, D]`, and the caches
@@ -129,7 +132,7 @@ class TransformerDecoder(TransformerStack):
         """
         bias, kept = padding_bias(memory_mask), []
         for block, cache, memory in zip(self.blocks, caches, memories, strict=True):
-            x, cache = block.step(x, cache, memory, bias, num_beams)
+            x, cache = block.step(x, cache, memory, bias, num_beams, position)
             kept.append(cache)
         return self.norm(x), kept
 

@@ -59,17 +59,21 @@ class TransformerStack(keras.layers.Layer):
         self._width = input_shape[-1]
         self.built = True
 
-    def empty_caches(self, rows: int | tf.Tensor) -> list[tuple[tf.Tensor, tf.Tensor]]:
+    def empty_caches(
+        self, rows: int | tf.Tensor, length: int | tf.Tensor = 0
+    ) -> list[tuple[tf.Tensor, tf.Tensor]]:
         """Returns the caches to start decoding with.
 
         Args:
             rows: Number of sequences, an integer or a scalar tensor.
+            length: Number of positions for which there is room, for steps that are
+                given their `position`. 0 for caches that grow.
 
         Returns:
-            List of tuples of empty keys and values
-            `[rows, num_heads, 0, D / num_heads]` with one tuple per block.
+            List of tuples of keys and values, zeros
+            `[rows, num_heads, length, D / num_heads]`, with one tuple per block.
         """
-        shape = (rows, self.num_heads, 0, self._width // self.num_heads)
+        shape = (rows, self.num_heads, length, self._width // self.num_heads)
         empty = ops.zeros(shape, dtype=self.compute_dtype)
         return [(empty, empty) for _ in self.blocks]
 

@@ -17,7 +17,7 @@ from keras_vqem.layers.bottlenecks.scheduled import Scheduled
 from keras_vqem.layers.ctc_loss import time_first
 from keras_vqem.layers.position_signal import position_signal
 from keras_vqem.layers.row_dense import RowDense
-from keras_vqem.models import ctc_words
+from keras_vqem.models import compiled, ctc_words
 from keras_vqem.models.choices import best_first, number_of_choices
 from keras_vqem.models.generation import with_generation_config
 from keras_vqem.models.transformer import Transformer
@@ -171,10 +171,10 @@ class CTCTranslator(Translator):
         """Logits [B, P, V] of all positions, and which of them are there [B, P]."""
         memory, memory_mask = self.encode_source(source_ids, training)
         x, mask = ctc_words.positions(memory, memory_mask, self.upsampler)
-        signal = position_signal(ops.shape(x)[1], self.hidden_dim, dtype=x.dtype)
 
-        def decode(x, training):
+        def decode(x, training=None):
             middle = bool(training and self.middle_weight)
+            signal = position_signal(ops.shape(x)[1], self.hidden_dim, dtype=x.dtype)
             x = self.decoder(
                 x + signal,
                 memory,
@@ -190,7 +190,7 @@ class CTCTranslator(Translator):
         if training and self.glancing.serialize():
             first = ops.stop_gradient(decode(x, training=False))
             x = self._glance(x, first, target_ids, mask)
-        return decode(x, training), mask
+        return compiled.part(decode, x, training), mask
 
     # Training.
 

@@ -10,6 +10,7 @@ from keras import ops
 from numpy.typing import ArrayLike
 
 from keras_vqem.ids import PAD_ID
+from keras_vqem.models import compiled
 
 
 def with_generation_config(generate: Callable) -> Callable:
@@ -23,6 +24,7 @@ def with_generation_config(generate: Callable) -> Callable:
 
     @functools.wraps(generate, assigned=names)
     def merged(self, source_ids: ArrayLike, **options: Any) -> dict[str, tf.Tensor]:
+        source_ids = compiled.padded(source_ids)
         found = generate(self, source_ids, **{**self.generation_config, **options})
         there = ops.any(source_ids != PAD_ID, axis=1)
         for name, nothing in self._nothing.items():

@@ -5,6 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_vqem.models import compiled
+
 
 class Graphs:
     """Methods of a translator as graphs. TensorFlow would export a plain dict."""
@@ -18,6 +20,7 @@ class Graphs:
         method: Callable,
         options: dict[str, Any],
         inputs: tuple[str, ...] = ("source_ids",),
+        jit_compile: bool = False,
     ) -> Callable:
         """Returns a method with options as a graph.
 
@@ -25,14 +28,16 @@ class Graphs:
             method: Bound method.
             options: Dict of its options.
             inputs: Names of its arguments that are ids, the first at its first place.
+            jit_compile: Whether XLA compiles the parts of the graph.
 
         Returns:
             A `tf.function` of int32 tensors `[B, L]`, of any B and L, one per input.
         """
-        key = _key(method, options, inputs)
+        key = _key(method, options, inputs, jit_compile)
         if key not in self._by_options:
+            function = _function(method, options, inputs)
             self._by_options[key] = tf.function(
-                _function(method, options, inputs),
+                compiled.within(function) if jit_compile else function,
                 input_signature=[tf.TensorSpec([None, None], "int32")] * len(inputs),
                 autograph=False,
             )
@@ -46,6 +51,7 @@ class Graphs:
         options: dict[str, Any],
         short: bool,
         inputs: tuple[str, ...] = ("source_ids",),
+        jit_compile: bool = False,
     ) -> Callable:
         """Returns a method as it is for a short first call, and then as a graph.
 
@@ -57,15 +63,17 @@ class Graphs:
             options: Dict of its options.
             short: Whether one call without a graph is faster than tracing.
             inputs: Names of its arguments that are ids, as in `graph`.
+            jit_compile: Whether XLA compiles the parts of the graph. Then the first
+                call has a graph too.
 
         Returns:
             A function of the inputs.
         """
-        key = _key(method, options, inputs)
+        key = _key(method, options, inputs, jit_compile)
         known = key in self._called or key in self._by_options
         self._called.add(key)
-        if known or not short:
-            return self.graph(method, options, inputs)
+        if known or jit_compile or not short:
+            return self.graph(method, options, inputs, jit_compile)
         return _function(method, options, inputs)
 
 
@@ -76,8 +84,8 @@ def _function(method, options, inputs):
     return function
 
 
-def _key(method, options, inputs):
-    key = (method.__name__, inputs, *sorted(options.items()))
+def _key(method, options, inputs, jit_compile):
+    key = (method.__name__, inputs, jit_compile, *sorted(options.items()))
     try:
         hash(key)
     except TypeError:

@@ -15,7 +15,7 @@ from keras_vqem.layers import (
 )
 from keras_vqem.layers.bottlenecks.codebook_bottleneck import CodebookBottleneck
 from keras_vqem.layers.position_signal import position_signal
-from keras_vqem.models import code_sequences, latent_training
+from keras_vqem.models import code_sequences, compiled, latent_training
 from keras_vqem.models.latent_predictor import LatentPredictor
 from keras_vqem.models.latent_translation import LatentTranslation
 from keras_vqem.models.word_outputs import PositionwiseOutput
@@ -233,14 +233,18 @@ class LatentNMT(LatentTranslation):
         self, latents, code_mask, memory, memory_mask, training=None, target_ids=None
     ):
         """Logits [B, P, V] of the words at all positions, and their mask [B, P]."""
-        x, mask, memory, memory_mask = self.word_output.decoder_inputs(
-            self, latents, code_mask, memory, memory_mask, training, target_ids
-        )
-        x = x + position_signal(ops.shape(x)[1], self.hidden_dim, dtype=x.dtype)
-        x = self.decoder(
-            x, memory, mask=mask, memory_mask=memory_mask, training=training
-        )
-        return self.embedding(x, reverse=True), mask
+
+        def write(latents, code_mask, memory, memory_mask):
+            x, mask, memory, memory_mask = self.word_output.decoder_inputs(
+                self, latents, code_mask, memory, memory_mask, training, target_ids
+            )
+            x = x + position_signal(ops.shape(x)[1], self.hidden_dim, dtype=x.dtype)
+            x = self.decoder(
+                x, memory, mask=mask, memory_mask=memory_mask, training=training
+            )
+            return self.embedding(x, reverse=True), mask
+
+        return compiled.part(write, latents, code_mask, memory, memory_mask)
 
     # Training.
 

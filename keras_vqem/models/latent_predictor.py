@@ -118,6 +118,7 @@ class LatentPredictor(keras.Model):
         all_beams: bool = False,
         end_threshold: float | None = None,
         first_code: int | tf.Tensor | None = None,
+        most: int | tf.Tensor | None = None,
     ) -> tf.Tensor:
         """Finds codes for a memory: greedily, by beam search, or by sampling.
 
@@ -141,6 +142,8 @@ class LatentPredictor(keras.Model):
                 below which it goes on. None treats the end as any other code.
             first_code: Code that comes first: an integer, or int32 `[B]`, -1 for rows
                 whose first code is predicted. None predicts all.
+            most: Number that no `max_length` is above, which greedy search needs if XLA
+                compiles it. None if there is no such number.
 
         Returns:
             int32 `[B, L]`, codes, followed by `num_codes` from the end on. With
@@ -169,6 +172,7 @@ class LatentPredictor(keras.Model):
             all_beams=all_beams,
             end_threshold=end_threshold,
             prefix=prefix,
+            most=most,
         )
 
     def get_config(self) -> dict[str, Any]:

@@ -241,12 +241,16 @@ class LatentTranslation(Translator):
         )
         samples = temperature is not None
         memory, mask = self.encode_source(source_ids)
+        most_codes = self.max_codes_for(ops.shape(mask)[1])
         if max_codes is None:
             max_codes = self.max_codes_for(ops.sum(ops.cast(mask, "int32"), axis=1))
+        elif isinstance(max_codes, int):
+            most_codes = max_codes
         codes = self.predictor.search(
             memory,
             mask,
             max_length=max_codes + 1,
+            most=most_codes + 1,
             min_length=min_codes,
             num_beams=num_beams,
             length_penalty=length_penalty,

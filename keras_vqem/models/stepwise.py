@@ -1,13 +1,18 @@
 """write: sequences, id by id, with an embedding and a decoder that caches."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 from keras import ops
 from numpy.typing import ArrayLike
 
 from keras_vqem import decoding
+from keras_vqem.decoding.fixed_greedy_search import fixed_greedy_search
+from keras_vqem.decoding.loop import row_limits
 from keras_vqem.layers import TiedEmbedding, TransformerDecoder
 from keras_vqem.layers.position_signal import position_signal
+from keras_vqem.models import compiled
 
 _NEVER = -float("inf")
 
@@ -31,6 +36,7 @@ def write(
     patience: float | None = None,
     end_threshold: float | None = None,
     prefix: tf.Tensor | None = None,
+    most: int | tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Writes a sequence of ids for each row of a memory.
 
@@ -62,6 +68,9 @@ def write(
         prefix: Ids that come first, int32 `[B, P]`, with -1 from where on ids are not
             given. The search compares the probabilities of what follows. None gives no
             ids.
+        most: Number that no `max_length` is above. Where XLA compiles parts, it
+            compiles a greedy search with room for so many ids. None if there is no such
+            number: then it does not.
 
     Returns:
         int32 `[B, L]`. With `all_beams` and several beams, `[B, num_beams, L]`, best
@@ -79,43 +88,45 @@ def write(
             f"num_samples={num_samples!r} needs a `temperature`, received None. Pass "
             f"temperature=1.0 to sample from the model's own distribution."
         )
+    limits = {
+        "start_id": start_id,
+        "end_id": end_id,
+        "pad_id": pad_id,
+        "min_length": min_length,
+    }
+    greedy = temperature is None and num_beams == 1
+    if greedy and most is not None and compiled.is_compiling():
+
+        def search(memory, memory_mask, max_length, prefix):
+            step = _stepper(embedding, decoder, 1, end_id, end_threshold, fixed=True)
+            return fixed_greedy_search(
+                functools.partial(
+                    step, parts=_parts(decoder, memory, memory_mask, prefix)
+                ),
+                decoder.empty_caches(ops.shape(memory)[0], most),
+                max_length=max_length,
+                length=most,
+                **limits,
+            )
+
+        ids, length = compiled.part(
+            search, memory, memory_mask, row_limits(max_length, rows), prefix
+        )
+        return ids[:, :length]
     # Hypotheses or draws of an example share its row of the memory.
     copies = num_beams if num_samples is None else num_samples
-    parts = {"memories": decoder.memories(memory), "mask": memory_mask}
-    if prefix is not None:
-        # The last column stands for all positions behind it.
-        parts["prefix"] = ops.pad(prefix, [[0, 0], [0, 1]], constant_values=-1)
-    parts = {name: part for name, part in parts.items() if part is not None}
+    parts = _parts(decoder, memory, memory_mask, prefix)
+    stepper = _stepper(embedding, decoder, copies, end_id, end_threshold)
 
-    def step(ids, caches, position, memory=parts):
-        x = embedding(ids[:, None])
-        x = x + position_signal(1, x.shape[-1], start=position, dtype=x.dtype)
-        x, caches = decoder.step(
-            x, caches, memory["memories"], memory.get("mask"), num_beams=copies
-        )
-        logits = embedding(x[:, 0], reverse=True)
-        if "prefix" in memory:
-            last = ops.shape(memory["prefix"])[1] - 1
-            forced = tf.gather(memory["prefix"], ops.minimum(position, last), axis=1)
-            forced = ops.repeat(forced, copies, axis=0)[:, None]
-            others = (ops.arange(logits.shape[-1]) != forced) & (forced >= 0)
-            logits = ops.where(others, ops.cast(_NEVER, logits.dtype), logits)
-        if end_threshold is not None:
-            logits = _decide_end(logits, end_id, end_threshold)
-        return logits, caches
+    def step(ids, caches, position, parts=parts):
+        return stepper(ids, caches, position, parts)
 
     if num_samples is not None:
         rows = rows * num_samples
         if np.ndim(max_length):
             max_length = ops.repeat(max_length, num_samples)
     search = (step, decoder.empty_caches(rows * num_beams), rows)
-    limits = {
-        "start_id": start_id,
-        "end_id": end_id,
-        "pad_id": pad_id,
-        "min_length": min_length,
-        "max_length": max_length,
-    }
+    limits["max_length"] = max_length
     if temperature is not None:
         ids = decoding.sample_search(
             *search, temperature=temperature, seed=seed, **limits
@@ -135,6 +146,46 @@ def write(
         **limits,
     )
     return ids if all_beams else ids[:, 0]
+
+
+def _parts(decoder, memory, memory_mask, prefix):
+    """What all steps read and none changes: a dict of tensors `[B, ...]`."""
+    parts = {"memories": decoder.memories(memory), "mask": memory_mask}
+    if prefix is not None:
+        # The last column stands for all positions behind it.
+        parts["prefix"] = ops.pad(prefix, [[0, 0], [0, 1]], constant_values=-1)
+    return {name: part for name, part in parts.items() if part is not None}
+
+
+def _stepper(embedding, decoder, copies, end_id, end_threshold, fixed=False):
+    """Returns the step of a search, for caches that grow or for those of fixed length.
+
+    The step is a function of ids, caches, a position and what `_parts` returns.
+    """
+
+    def step(ids, caches, position, parts):
+        x = embedding(ids[:, None])
+        x = x + position_signal(1, x.shape[-1], start=position, dtype=x.dtype)
+        x, caches = decoder.step(
+            x,
+            caches,
+            parts["memories"],
+            parts.get("mask"),
+            num_beams=copies,
+            position=position if fixed else None,
+        )
+        logits = embedding(x[:, 0], reverse=True)
+        if "prefix" in parts:
+            last = ops.shape(parts["prefix"])[1] - 1
+            forced = tf.gather(parts["prefix"], ops.minimum(position, last), axis=1)
+            forced = ops.repeat(forced, copies, axis=0)[:, None]
+            others = (ops.arange(logits.shape[-1]) != forced) & (forced >= 0)
+            logits = ops.where(others, ops.cast(_NEVER, logits.dtype), logits)
+        if end_threshold is not None:
+            logits = _decide_end(logits, end_id, end_threshold)
+        return logits, caches
+
+    return step
 
 
 def _decide_end(logits, end_id, threshold):

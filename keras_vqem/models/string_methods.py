@@ -51,6 +51,7 @@ class StringMethods:
         batch_size: int = 64,
         return_scores: bool = False,
         max_tokens: int = MAX_TOKENS,
+        jit_compile: bool = False,
         **options: Any,
     ) -> list | tuple[list, list]:
         """Translates strings, each of them at most one sentence.
@@ -64,6 +65,10 @@ class StringMethods:
             max_tokens: Number of tokens after which texts are cut, with a warning, as
                 in `export`. The time for a text grows with the square of its length,
                 so split longer texts with `keras_vqem.text.SplitText`.
+            jit_compile: Whether XLA compiles the parts of the graph. Later translations
+                are faster. The first one for each number of texts and each length, in
+                steps of eight tokens, takes seconds, so this is for many texts of few
+                shapes. Beam search and sampling stay as they are, but for the encoder.
             **options: Options of `generate`. They override `generation_config`. A
                 `target_prefix` is a string, or a list with one string per text.
 
@@ -102,6 +107,7 @@ class StringMethods:
             {**self.generation_config, **options},
             short=short and len(texts) <= batch_size,
             inputs=inputs,
+            jit_compile=jit_compile,
         )
         number = options.get("num_return_sequences")
         shape = len(texts) if number is None else (len(texts), int(number))

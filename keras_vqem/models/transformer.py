@@ -257,10 +257,13 @@ class Transformer(Translator):
         samples = temperature is not None
         memory, mask = self.encode_source(source_ids)
         prefix = _prefix(target_prefix, source_ids)
+        most = max_length if isinstance(max_length, int) else None
         if max_length is None:
             max_length = 2 * ops.sum(ops.cast(mask, "int32"), axis=1) + 10
+            most = 2 * ops.shape(mask)[1] + 10
             if prefix is not None:
                 max_length += ops.sum(ops.cast(prefix >= 0, "int32"), axis=1)
+                most += ops.shape(prefix)[1]
         ids = stepwise.write(
             self.embedding,
             self.decoder,
@@ -279,6 +282,7 @@ class Transformer(Translator):
             num_samples=number if samples else None,
             all_beams=number is not None,
             prefix=prefix,
+            most=most,
         )
         # A graph that returns only the ids does not compute the scores, unless they
         # decide on the order.

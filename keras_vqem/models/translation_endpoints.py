@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_vqem.checks import same_rows
 from keras_vqem.ids import EOS_ID, PAD_ID, UNKNOWN_ID
+from keras_vqem.models import compiled
 
 if TYPE_CHECKING:
     from keras_vqem.models.latent_nmt import LatentNMT
@@ -116,7 +117,8 @@ def check_max_tokens(max_tokens: int) -> None:
 
 def read(tokenizer: Any, texts: tf.Tensor, max_tokens: int) -> tf.Tensor:
     """Returns ids `[B, S]` of strings `[B]`, cut to `max_tokens` with the end kept."""
-    return cut(tokenizer.encode(texts)[:, :max_tokens].to_tensor(PAD_ID), max_tokens)
+    ids = tokenizer.encode(texts)[:, :max_tokens].to_tensor(PAD_ID)
+    return compiled.padded(cut(ids, max_tokens))
 
 
 def cut(ids: tf.Tensor, max_tokens: int) -> tf.Tensor:

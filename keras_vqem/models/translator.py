@@ -16,6 +16,7 @@ from keras_vqem.layers import (
     TransformerEncoder,
 )
 from keras_vqem.layers.position_signal import position_signal
+from keras_vqem.models import compiled
 from keras_vqem.models import translation_endpoints as endpoints
 from keras_vqem.models.generation import Generation
 from keras_vqem.models.graphs import Graphs
@@ -200,9 +201,13 @@ class Translator(Generation, StringMethods, TaskModel):
             A tuple `(memory, mask)`: floats `[B, S, hidden_dim]`, and booleans
             `[B, S]`, False for padding.
         """
+
+        def encode(source_ids, mask):
+            x = self._embed(source_ids, training)
+            return self.encoder(x, mask=mask, training=training)
+
         mask = source_ids != PAD_ID
-        x = self._embed(source_ids, training)
-        return self.encoder(x, mask=mask, training=training), mask
+        return compiled.part(encode, source_ids, mask), mask
 
     # Translation.
 
@@ -239,23 +244,21 @@ class Translator(Generation, StringMethods, TaskModel):
         seen = (ops.repeat(x, num_beams, axis=0) for x in seen)
         return rescorer.mean_log_probs(ids, *seen)
 
-    def translation_graph(self, **options: Any) -> Callable:
+    def translation_graph(self, jit_compile: bool = False, **options: Any) -> Callable:
         """Returns `translate_ids` with the given options as a graph, traced once.
 
         Args:
+            jit_compile: Whether XLA compiles its parts, as in `translate`.
             **options: Options of `generate`. They override `generation_config`.
 
         Returns:
             A `tf.function` from `source_ids` `[B, S]`, of any B and S, to ids
             `[B, L]`, or `[B, n, L]` with `num_return_sequences=n`.
         """
-        return self._graph(self.translate_ids, options)
-
-    def _graph(self, method, options):
-        """Returns a method that takes `source_ids` as a graph, traced once."""
         if not self.built:
             self.build()
-        return self._graphs.graph(method, {**self.generation_config, **options})
+        options = {**self.generation_config, **options}
+        return self._graphs.graph(self.translate_ids, options, jit_compile=jit_compile)
 
     # Export.
 
@@ -264,6 +267,7 @@ class Translator(Generation, StringMethods, TaskModel):
         filepath: str | os.PathLike,
         max_tokens: int = MAX_TOKENS,
         precision: str | None = None,
+        jit_compile: bool = False,
         **options: Any,
     ) -> None:
         """Writes a SavedModel that TensorFlow Serving can load.
@@ -294,6 +298,11 @@ class Translator(Generation, StringMethods, TaskModel):
                 float32: the matrices of dense and embedding layers are rounded. None
                 keeps that of the model. Every CPU runs bfloat16; one without
                 instructions for it is slower with it, not wrong.
+            jit_compile: Whether XLA compiles parts of the graphs, as in `translate`.
+                The first request of each number of rows and each length, in steps of
+                eight tokens, takes seconds, so send warm-up requests of those that
+                clients will send. It needs a TensorFlow with XLA for CPUs, as that of
+                Python and of the C library is.
             **options: Options of `generate`, such as `num_beams`. They override
                 `generation_config`. A `target_prefix` is a string.
         """
@@ -313,6 +322,11 @@ class Translator(Generation, StringMethods, TaskModel):
             weights = Int8Weights(model, *rescorers)
             found = {
                 name: (weights.wrap(function), signature)
+                for name, (function, signature) in found.items()
+            }
+        if jit_compile:
+            found = {
+                name: (compiled.within(function), signature)
                 for name, (function, signature) in found.items()
             }
         model._export(filepath, found, *rescorers)

@@ -93,6 +93,7 @@ def test_refusals_are_one_sentence_and_leave_nothing(preset, tmp_path, capsys):
         (["cifar10_em", target, "--num-beams", "2"], "not an option of ImageVQVAE"),
         (["cifar10_em", target, "--precision", "bfloat16"], "is for translators"),
         ([preset, target, "--precision", "float16"], "Use bfloat16"),
+        (["cifar10_em", target, "--jit"], "--jit is for translators"),
     ]:
         assert words in failed(["export", *arguments], capsys)
     (tmp_path / "models").mkdir(exist_ok=True)

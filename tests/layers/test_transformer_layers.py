@@ -79,9 +79,14 @@ def test_steps_equal_the_whole(rng):
     mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]], bool)
     whole = decoder(x, memory, memory_mask=mask)
     memories, caches = decoder.memories(memory), decoder.empty_caches(3)
+    # The same with room for all positions from the start, and two more.
+    fixed = decoder.empty_caches(3, 7)
     for t in range(5):
         found, caches = decoder.step(x[:, t : t + 1], caches, memories, mask)
         np.testing.assert_allclose(found, whole[:, t : t + 1], atol=1e-5)
+        found, fixed = decoder.step(x[:, t : t + 1], fixed, memories, mask, position=t)
+        np.testing.assert_allclose(found, whole[:, t : t + 1], atol=1e-5)
+    assert fixed[0][0].shape[2] == 7
 
 
 def test_beams_share_a_row_of_the_memory(rng):

@@ -24,7 +24,7 @@ SETTINGS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float32-xla"])
 def test_exported_models_write_the_lengths_they_should(precision, recipe, tmp_path):
     decoding_models = recipe("decoding_models")
     rows = [[*range(3, 11), 1], [*range(5, 13), 1]]
@@ -32,9 +32,9 @@ def test_exported_models_write_the_lengths_they_should(precision, recipe, tmp_pa
     for name in ("transformer", "ctc", "latent_3_1"):
         model = decoding_models.build(name, SETTINGS)
         made = decoding_models.in_precision(model, precision)
-        assert made.compute_dtype == precision
+        assert made.compute_dtype == precision.removesuffix("-xla")
         functions = decoding_models.forced(made, [9])
-        served = decoding_models.served(made, functions, tmp_path / name)
+        served = decoding_models.served(made, functions, precision, tmp_path / name)
         for way, function in functions.items():
             found = getattr(served, way)(tf.constant(rows)).numpy()
             np.testing.assert_array_equal(found, function(tf.constant(rows)))
