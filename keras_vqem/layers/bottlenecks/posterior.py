@@ -67,18 +67,20 @@ def assign(
         - `samples`: Draws, int32 `[M, m]`. Without draws, `codes` as `[M, 1]`.
     """
     num_codes = codebook.shape[0]
-    # The likeliest code is the same at any scale, but draws need the true logits. Rows
-    # are scaled rather than the codebook, which may be larger.
+    # The likeliest code is the same at any scale, but draws need the true logits.
     scale = 1.0 if uniforms is None else 2.0 / temperature
     prior_scale = temperature / 2.0 if uniforms is None else 1.0
     padding = [0, 0]
-    # A sum of squares by einsum, since squares alone would be a copy of the codebook.
-    bias = (-0.5 * scale) * ops.einsum("kd,kd->k", codebook, codebook)
+    bias = (-0.5 * scale) * _squared_norms(codebook)
     if log_weights is not None:
         bias = bias + prior_scale * log_weights
     bias = ops.where(usable, bias, NEVER)
     if uniforms is not None:
-        rows = rows * scale
+        # What is likely to be smaller is scaled.
+        if num_codes <= MANY:
+            codebook = codebook * scale
+        else:
+            rows = rows * scale
         # Draws work on whole blocks of codes.
         block = _block_size(num_codes)
         if num_codes % block:
@@ -129,7 +131,7 @@ def softmax_rows(
         prior. It returns logits and probabilities, both `[n, K]`.
     """
     scale = 2.0 / temperature
-    bias = (-0.5 * scale) * ops.einsum("kd,kd->k", codebook, codebook)
+    bias = (-0.5 * scale) * _squared_norms(codebook)
     if log_weights is not None:
         bias = bias + log_weights
     bias = ops.where(usable, bias, NEVER)
@@ -242,6 +244,13 @@ def is_sound(prior: tf.Tensor) -> tf.Tensor:
         _rows_per_chunk(prior.shape[1]),
         tf.bool,
     )
+
+
+def _squared_norms(codebook):
+    if math.prod(codebook.shape) <= LOGITS_PER_CHUNK:
+        return ops.sum(ops.square(codebook), axis=-1)
+    # This takes twice as long, but no copy of the codebook.
+    return ops.einsum("kd,kd->k", codebook, codebook)
 
 
 def _largest(logits):

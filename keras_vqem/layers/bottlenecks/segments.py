@@ -1,11 +1,11 @@
 """Means of rows selected by codes, and sums of rows per code, without one-hot matrices.
 
-Codes `[N, m]` are the places of the entries 1 / m in a sparse matrix `[N, K]`. Means are
-its product with the codebook, and sums that of its transpose with the rows.
+Codes `[N, m]` are the places of the entries 1 / m in a sparse matrix `[N, K]`. Means
+are its product with the codebook, and sums that of its transpose with the rows.
 TensorFlow's kernels for such matrices share the rows of a product among threads. Each
-row is added up by one of them, from left to right, so that sums are the same to the bit
-in each run; and in place, so that no tensor `[N, m, D]` is stored. They have no XLA
-version: a compiled graph uses plain operations instead.
+row is added up by one thread, from left to right and in place: sums are the same to the
+bit in each run, and no tensor `[N, m, D]` is stored. XLA lacks these kernels: a graph
+that it compiles uses plain operations instead.
 """
 
 from collections.abc import Callable
@@ -80,7 +80,7 @@ def sum_by_code(rows: tf.Tensor, codes: tf.Tensor, num_codes: int) -> tf.Tensor:
         Sums `[K, D]`.
     """
     samples = codes.shape[1]
-    if samples == 1 or compiled_by_xla():
+    if compiled_by_xla() or (samples == 1 and rows.shape[1] < NARROW):
         total = ops.segment_sum(rows, codes[:, 0], num_codes)
         for sample in range(1, samples):
             total = total + ops.segment_sum(rows, codes[:, sample], num_codes)
@@ -97,15 +97,21 @@ def sum_by_code(rows: tf.Tensor, codes: tf.Tensor, num_codes: int) -> tf.Tensor:
 
 def _weights(codes, rows, columns):
     """Returns the sparse matrix [rows, columns] with 1 / m at the codes [N, m]."""
-    count, samples = ops.shape(codes)[0], codes.shape[1]
-    owners = ops.repeat(ops.arange(count, dtype="int64"), samples)
-    flat = ops.cast(ops.reshape(codes, (-1,)), "int64")
+    samples = codes.shape[1]
     shape = ops.stack([ops.cast(size, "int64") for size in (rows, columns)])
+    places = _places(codes)
     return tf.raw_ops.SparseTensorToCSRSparseMatrix(
-        indices=ops.stack([owners, flat], axis=1),
-        values=tf.fill((count * samples,), 1.0 / samples),
+        indices=places,
+        values=tf.fill(ops.shape(places)[:1], 1.0 / samples),
         dense_shape=shape,
     )
+
+
+def _places(codes):
+    """Returns the numbers of rows, and the codes [N, m] in them, as [N m, 2]."""
+    rows = ops.arange(ops.shape(codes)[0], dtype="int64")[:, None]
+    rows = ops.broadcast_to(rows, ops.shape(codes))
+    return ops.reshape(ops.stack([rows, ops.cast(codes, "int64")], axis=-1), (-1, 2))
 
 
 def _sum_narrow(rows, codes, num_codes):
@@ -136,5 +142,10 @@ def count_by_code(codes: tf.Tensor, num_codes: int) -> tf.Tensor:
     Returns:
         Counts, float32 `[K]`.
     """
-    ones = ops.ones_like(ops.reshape(codes, (-1,)), dtype="float32")
-    return ops.segment_sum(ones, ops.reshape(codes, (-1,)), num_codes) / codes.shape[1]
+    # By raw_ops, as tf.math.bincount reads all codes once more to find the largest.
+    counts = tf.raw_ops.DenseBincount(
+        input=ops.reshape(codes, (-1,)) + 1,
+        size=num_codes + 1,
+        weights=tf.zeros((0,), "float32"),
+    )
+    return counts[1:] / codes.shape[1]
