@@ -42,6 +42,13 @@ ROWS_PER_HEAT = 10  # at once, each in a process of up to a gigabyte
 MEMORY_STEPS = 6
 # The sizes that the targets are meant for.
 TARGET_SIZES = {"vectors": 4096, "dim": 512, "codes": 4096, "memory_codes": 65536}
+
+
+def at(size, name="matmul"):
+    """Returns the name of a contestant of the sweep at a number of codes."""
+    return f"{name}, K={size}"
+
+
 TARGETS = [
     ("hard EM at most 1.15x the bare matmul", "hard", "matmul", "<=", 1.15),
     ("soft EM, m=10, at most 1.4x the bare matmul", "soft10", "matmul", "<=", 1.4),
@@ -52,14 +59,25 @@ TARGETS = [
     ("hard EM under 600 MB beyond its state", "hard", None, "<", 600.0),
     ("soft EM, m=10, under 600 MB beyond its state", "soft10", None, "<", 600.0),
 ]
+# Of points of the sweep: K, and how often the time of the bare product hard EM and soft
+# EM with 10 draws may take there.
+SWEEP_TARGETS = [(256, 1.3, 1.8), (1024, 1.15, 1.4), (16384, 1.15, 1.4)]
+SWEEP_TARGETS += [(65536, 1.15, 1.5)]
+TARGETS += [
+    (f"{label} at most {bound}x, K={size:,}", at(size, name), at(size), "<=", bound)
+    for size, *bounds in SWEEP_TARGETS
+    for label, name, bound in zip(
+        ("hard EM", "soft EM, m=10,"), ("hard", "soft"), bounds, strict=True
+    )
+]
 # The parts of a step, and the types of operations in them.
 PARTS = {
     "product and bias": ["FusedMatMul"],
-    "squared norms of the codes": ["Einsum"],
+    "squared norms of the codes": ["Einsum", "Square"],
     "likeliest code": ["ArgMax", "Max"],
     "softmax": ["Softmax"],
     "random numbers": ["StatelessRandomUniformV2", "Unpack", "StridedSlice"],
-    "cumulative sums of the draws": ["MatMul", "Sum"],
+    "sums of squares, of probabilities": ["MatMul", "Sum"],
     "search in them": ["UpperBound", "LessEqual", "Cast"],
     "look-up of codes and blocks": ["GatherV2"],
     "sums and means of vectors": [
@@ -67,7 +85,9 @@ PARTS = {
         "SparseMatrixTranspose",
         "SparseTensorToCSRSparseMatrix",
         "UnsortedSegmentSum",
+        "DenseBincount",
         "Pack",
+        "Less",
     ],
     "norms of vectors and errors": ["EuclideanNorm"],
     "passes over vectors or codebook": ["Mul", "Sub", "AddV2", "AddN", "SelectV2"],
@@ -382,7 +402,11 @@ def main(argv=None):
     for name, entry in entries_to_time(args).items():
         where = versions["peers" if entry.peer else "here"]
         where |= results[name].pop("versions", {})
-    medians = {k: v["median_ms"] for k, v in results.items() if "median_ms" in v}
+    timed = dict(results)
+    for point in points.get("K", ()):
+        rows = point["contestants"].items()
+        timed |= {at(point["K"], name): row for name, row in rows}
+    medians = {k: v["median_ms"] for k, v in timed.items() if "median_ms" in v}
     growths = {k: report.growth_mb(v) for k, v in memories.items() if "first" in v}
     targets = [report.Target(*target) for target in TARGETS]
     result = {

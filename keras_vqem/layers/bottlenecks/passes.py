@@ -8,12 +8,17 @@ from keras import ops
 from tensorflow.python.ops import control_flow_util
 
 
-def compiled_by_xla() -> bool:
-    """Tells whether XLA is going to compile the graph that is being traced."""
+def plain_only() -> bool:
+    """Tells whether only plain operations may be used, under XLA and on GPUs.
+
+    XLA lacks kernels that are fast on a CPU, and merges plain operations into few
+    passes. For a GPU, nobody has measured or checked what these kernels do.
+    """
     # TensorFlow has no public function for this. A wrong answer would be noticed: XLA
     # refuses some kernels, and the conformance tests compile every layer.
     graph = tf.compat.v1.get_default_graph()
-    return control_flow_util.GraphOrParentsInXlaContext(graph)
+    by_xla = control_flow_util.GraphOrParentsInXlaContext(graph)
+    return by_xla or bool(tf.config.list_logical_devices("GPU"))
 
 
 def norms(vectors: tf.Tensor) -> tf.Tensor:
@@ -26,9 +31,9 @@ def norms(vectors: tf.Tensor) -> tf.Tensor:
         Tensor `[...]`.
     """
     vectors = ops.stop_gradient(vectors)
-    if compiled_by_xla():
+    if plain_only():
         return ops.sqrt(ops.sum(ops.square(vectors), axis=-1))
-    # One pass. Squares and their sum are two, but XLA, which merges them, lacks it.
+    # One pass, where squares and their sum are two.
     return tf.math.reduce_euclidean_norm(vectors, axis=-1)
 
 
@@ -46,9 +51,8 @@ def zero_unless(sound: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     def select(rows):
         return ops.where(sound[:, None], rows, 0.0)
 
-    # A GPU selects in no time, but the host would have to wait for the answer whether
-    # it must. XLA merges the selection with what comes after it.
-    if compiled_by_xla() or tf.config.list_logical_devices("GPU"):
+    # With a GPU, the host would have to wait for the answer whether it must select.
+    if plain_only():
         return select(rows)
 
     @tf.custom_gradient

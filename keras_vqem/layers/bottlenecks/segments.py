@@ -4,8 +4,8 @@ Codes `[N, m]` are the places of the entries 1 / m in a sparse matrix `[N, K]`. 
 are its product with the codebook, and sums that of its transpose with the rows.
 TensorFlow's kernels for such matrices share the rows of a product among threads. Each
 row is added up by one thread, from left to right and in place: sums are the same to the
-bit in each run, and no tensor `[N, m, D]` is stored. XLA lacks these kernels: a graph
-that it compiles uses plain operations instead.
+bit in each run, and no tensor `[N, m, D]` is stored. Under XLA, which lacks these
+kernels, and on GPUs there is one plain operation per draw instead.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from collections.abc import Callable
 import tensorflow as tf
 from keras import ops
 
-from keras_vqem.layers.bottlenecks.passes import compiled_by_xla
+from keras_vqem.layers.bottlenecks.passes import plain_only
 
 # TensorFlow's sparse matrix product has a fast kernel for fewer columns than this.
 NARROW = 32
@@ -55,7 +55,7 @@ def mean_of_rows(table: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
     samples = codes.shape[1]
     if samples == 1:
         return ops.take(table, codes[:, 0], axis=0)
-    if compiled_by_xla():
+    if plain_only():
         rows = ops.take(table, codes[:, 0], axis=0)
         for sample in range(1, samples):
             rows = rows + ops.take(table, codes[:, sample], axis=0)
@@ -80,7 +80,7 @@ def sum_by_code(rows: tf.Tensor, codes: tf.Tensor, num_codes: int) -> tf.Tensor:
         Sums `[K, D]`.
     """
     samples = codes.shape[1]
-    if compiled_by_xla() or (samples == 1 and rows.shape[1] < NARROW):
+    if plain_only() or (samples == 1 and rows.shape[1] < NARROW):
         total = ops.segment_sum(rows, codes[:, 0], num_codes)
         for sample in range(1, samples):
             total = total + ops.segment_sum(rows, codes[:, sample], num_codes)
