@@ -1,9 +1,11 @@
 """Contestants of benchmark_bottleneck.py: a training step of each library's layer.
 
 A step is a forward pass in training mode, the gradient of sum(quantized * w) + losses
-with respect to the inputs, and the update of the codebook. All contestants get the
-same vectors, the same w and, to start from, the same codebook. Members, the rows of the
-table in compared_bottlenecks.py, start in their own ways.
+with respect to the inputs, and the update of the codebook. As in a network, w arrives
+as the gradient of `quantized`: that sum itself is no work of a bottleneck.
+
+All contestants get the same vectors, the same w and, to start from, the same codebook.
+Members, the rows of the table in compared_bottlenecks.py, start in their own ways.
 """
 
 import pathlib
@@ -127,8 +129,10 @@ def _tf_step(data, call):
         with tf.GradientTape() as tape:
             tape.watch(x)
             quantized, loss = call(x)
-            objective = tf.reduce_sum(quantized * weights) + tf.reduce_sum(loss)
-        return quantized, tape.gradient(objective, x), objective
+            loss = tf.reduce_sum(loss)
+        upstream = [weights, tf.ones_like(loss)]
+        gradient = tape.gradient([quantized, loss], x, output_gradients=upstream)
+        return quantized, gradient, loss
 
     return lambda: step(vectors)[:2]
 
@@ -173,7 +177,11 @@ def _torch_step(data, layer):
     def step():
         vectors.grad = None
         quantized, _, loss = torch_call(layer, vectors)
-        ((quantized * weights).sum() + loss).backward()
+        targets, upstream = [quantized], [weights]
+        # Some have no loss: theirs is the number 0.
+        if isinstance(loss, torch.Tensor) and loss.requires_grad:
+            targets, upstream = [quantized, loss], [weights, torch.ones_like(loss)]
+        torch.autograd.backward(targets, upstream)
         return quantized.detach()[0], vectors.grad[0]
 
     return step
@@ -198,7 +206,7 @@ def torch_member(data, name):
     return learner(data, _torch_step(data, _make_member(data, name).train()))
 
 
-def vector_quantize_pytorch(data, **options):
+def vector_quantize_pytorch(data, compiled=False, **options):
     import torch
     from vector_quantize_pytorch import VectorQuantize
 
@@ -216,7 +224,7 @@ def vector_quantize_pytorch(data, **options):
     start = {"_codebook.embed": codebook, "_codebook.embed_avg": codebook}
     if layer.load_state_dict(start, strict=False).unexpected_keys:
         raise RuntimeError("this version keeps its codebook under other names")
-    step = _torch_step(data, layer)
+    step = _torch_step(data, torch.compile(layer) if compiled else layer)
     return learner(data, step, lambda: layer.codebook.detach().numpy().copy())
 
 

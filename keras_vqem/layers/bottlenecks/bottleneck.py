@@ -15,12 +15,13 @@ from keras_vqem.layers.bottlenecks import (
     code_metrics,
     groupings,
     notices,
+    passes,
     segments,
 )
 
-# Largest squared norm of a vector. The squared distance of two such vectors is at most
-# four times as large, which is still within float32.
-LARGEST_SQUARE = 1e37
+# Largest norm of a vector. The squared distance of two such vectors is at most four
+# times its square, which is still within float32.
+LARGEST_NORM = 1e37**0.5
 
 
 class Bottleneck(keras.layers.Layer):
@@ -72,7 +73,7 @@ class Bottleneck(keras.layers.Layer):
         self._check_input_shape(inputs.shape)
         rows = ops.reshape(ops.cast(inputs, "float32"), (-1, self._dim))
         # False for NaN, for infinity, and for rows whose distances would overflow.
-        finite = ops.sum(ops.square(rows), axis=-1) < LARGEST_SQUARE
+        finite = passes.norms(rows) < LARGEST_NORM
         keep = ops.ones_like(finite)
         if mask is not None:
             mask = ops.convert_to_tensor(mask)
@@ -89,7 +90,7 @@ class Bottleneck(keras.layers.Layer):
             keep = ops.reshape(ops.cast(mask, "bool"), (-1,))
         valid = finite if sound is None else finite & sound
         return (
-            ops.where(finite[:, None], rows, 0.0),
+            passes.zero_unless(finite, rows),
             ops.cast(keep & valid, "float32"),
             ops.sum(ops.cast(keep & ~valid, "float32")),
         )

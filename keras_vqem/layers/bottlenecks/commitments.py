@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from keras_vqem.layers.bottlenecks.passes import norms
 from keras_vqem.layers.bottlenecks.strategies import Strategy
 
 
@@ -52,7 +53,22 @@ class SquaredCommitment(Strategy):
         Returns:
             Tensor `[...]`.
         """
-        return ops.mean(ops.square(pieces - quantized), axis=-1)
+        size = pieces.shape[-1]
+
+        # The gradient by hand is one pass over the vectors; that of squares and their
+        # mean would be several.
+        @tf.custom_gradient
+        def errors(pieces, quantized):
+            difference = pieces - quantized
+            square = ops.square(norms(difference))
+
+            def gradient(upstream):
+                slope = (2.0 / size) * upstream[..., None] * difference
+                return slope, -slope
+
+            return square / size, gradient
+
+        return errors(pieces, quantized)
 
     def get_config(self) -> dict[str, Any]:
         return {"weight": self.weight}

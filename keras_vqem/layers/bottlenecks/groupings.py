@@ -40,11 +40,12 @@ class Whole:
 
     def split(self, rows: tf.Tensor) -> tf.Tensor:
         """Turns vectors `[N, D]` into pieces `[C, M, d]`."""
-        return rows[None]
+        # Not rows[None], whose gradient is a copy.
+        return ops.expand_dims(rows, 0)
 
     def merge(self, pieces: tf.Tensor) -> tf.Tensor:
         """Turns pieces `[C, M, d]` back into vectors `[N, D]`."""
-        return pieces[0]
+        return ops.squeeze(pieces, 0)
 
     def split_rows(self, values: tf.Tensor) -> tf.Tensor:
         """Turns one value per vector, `[N]`, into one per piece, `[C, M]`."""

@@ -27,6 +27,10 @@ from keras_vqem.layers.bottlenecks.prior import FORBIDDEN, rows_at
 # often, which costs time. Larger chunks cost memory and save nothing.
 LOGITS_PER_CHUNK = 2**24
 
+# From so many codes on, blocks of codes are searched before the codes in them.
+MANY = 1024
+SEARCHED = 64
+
 # A finite logit that is never the largest, and whose exponential is 0.
 NEVER = -1e30
 
@@ -63,20 +67,22 @@ def assign(
         - `samples`: Draws, int32 `[M, m]`. Without draws, `codes` as `[M, 1]`.
     """
     num_codes = codebook.shape[0]
-    # The likeliest code is the same at any scale, but draws need the true logits. Rows
-    # are scaled rather than the codebook, which may be larger.
+    # The likeliest code is the same at any scale, but draws need the true logits.
     scale = 1.0 if uniforms is None else 2.0 / temperature
     prior_scale = temperature / 2.0 if uniforms is None else 1.0
     padding = [0, 0]
-    # A sum of squares by einsum, since squares alone would be a copy of the codebook.
-    bias = (-0.5 * scale) * ops.einsum("kd,kd->k", codebook, codebook)
+    bias = (-0.5 * scale) * _squared_norms(codebook)
     if log_weights is not None:
         bias = bias + prior_scale * log_weights
     bias = ops.where(usable, bias, NEVER)
     if uniforms is not None:
-        rows = rows * scale
+        # What is likely to be smaller is scaled.
+        if num_codes <= MANY:
+            codebook = codebook * scale
+        else:
+            rows = rows * scale
         # Draws work on whole blocks of codes.
-        block = 2 ** math.ceil(math.log2(num_codes) / 2)
+        block = _block_size(num_codes)
         if num_codes % block:
             padding = [0, -num_codes % block]
             codebook = ops.pad(codebook, [padding, [0, 0]])
@@ -90,8 +96,7 @@ def assign(
             log_prior, _ = rows_at(prior, chunk["places"])
             log_prior = ops.maximum(prior_scale * log_prior, FORBIDDEN)
             logits = logits + ops.pad(log_prior, [[0, 0], padding])
-        # Not ops.argmax, which reads the logits five more times to tell 0 from -0.
-        codes = tf.argmax(logits, axis=-1, output_type=tf.int32)
+        codes = _largest(logits)
         if "uniforms" not in chunk:
             return codes, codes[:, None]
         return codes, _draw(logits, chunk["uniforms"], block)
@@ -126,7 +131,7 @@ def softmax_rows(
         prior. It returns logits and probabilities, both `[n, K]`.
     """
     scale = 2.0 / temperature
-    bias = (-0.5 * scale) * ops.einsum("kd,kd->k", codebook, codebook)
+    bias = (-0.5 * scale) * _squared_norms(codebook)
     if log_weights is not None:
         bias = bias + log_weights
     bias = ops.where(usable, bias, NEVER)
@@ -210,7 +215,7 @@ def expect(
 
     def expect_chunk(chunk):
         logits, p = softmax(chunk)
-        codes = tf.argmax(logits, axis=-1, output_type=tf.int32)
+        codes = _largest(logits)
         means = ops.matmul(p, codebook)
         p = p * chunk["keep"][:, None]
         sums = tf.matmul(p, chunk["rows"], transpose_a=True)
@@ -241,31 +246,81 @@ def is_sound(prior: tf.Tensor) -> tf.Tensor:
     )
 
 
+def _squared_norms(codebook):
+    if math.prod(codebook.shape) <= LOGITS_PER_CHUNK:
+        return ops.sum(ops.square(codebook), axis=-1)
+    # This takes twice as long, but no copy of the codebook.
+    return ops.einsum("kd,kd->k", codebook, codebook)
+
+
+def _largest(logits):
+    """Returns the index of the largest logit of each row, the first if there are two.
+
+    The maximum of a block takes less time than to tell where it is, so that is asked of
+    the largest block only.
+    """
+    count, number = ops.shape(logits)[0], logits.shape[1]
+    if number < MANY or number % SEARCHED:
+        # Not ops.argmax, which reads the logits five more times to tell 0 from -0.
+        return tf.argmax(logits, axis=-1, output_type=tf.int32)
+    blocks = number // SEARCHED
+    logits = ops.reshape(logits, (-1, blocks, SEARCHED))
+    # Not ops.max, which fails on a batch of no rows; a replica may have one.
+    outer = tf.argmax(tf.reduce_max(logits, -1), axis=-1, output_type=tf.int32)
+    rows = ops.arange(count, dtype="int32") * blocks + outer
+    chosen = ops.take(ops.reshape(logits, (-1, SEARCHED)), rows, axis=0)
+    inner = tf.argmax(chosen, axis=-1, output_type=tf.int32)
+    return outer * SEARCHED + inner
+
+
+def _block_size(num_codes):
+    """Returns the number of codes of a block of `_draw`, a power of 2.
+
+    Few codes are about as many blocks as there are codes in one. For many codes, blocks
+    are found by bisection and are half as large, as each draw has to read one.
+    """
+    size = 2 ** math.ceil(math.log2(num_codes) / 2)
+    return size if num_codes < MANY else size // 2
+
+
 def _draw(logits, uniforms, block):
     """Draws codes [n, m] by inverse CDF in two levels: a block, then a code in it.
 
     Both cumulative sums are products with a triangular matrix of the size of a block.
     A running sum over all K logits would cost more than the logits themselves.
     """
-    blocks = logits.shape[1] // block
-    # Without `initial`, ops.max fails on a batch of no rows, which a replica may have.
-    top = ops.max(logits, axis=-1, keepdims=True, initial=-np.inf)
-    p = ops.exp(logits - top)
-    p = ops.reshape(p, (-1, blocks, block))
-    outer = _pick(ops.sum(p, axis=-1)[:, None], uniforms[..., 0])
-    rows = ops.arange(ops.shape(p)[0], dtype="int32")[:, None]
-    chosen = ops.take(ops.reshape(p, (-1, block)), rows * blocks + outer, axis=0)
-    return outer * block + _pick(chosen, uniforms[..., 1])
+    count, blocks = ops.shape(logits)[0], logits.shape[1] // block
+    outer_uniforms, inner_uniforms = tf.unstack(uniforms, axis=-1)
+    # One pass of a kernel that takes the maximum, the exponentials and their sum.
+    p = ops.reshape(tf.nn.softmax(logits), (-1, blocks, block))
+    sums = ops.sum(p, axis=-1)
+    if blocks > block:
+        outer = _bisect(sums, outer_uniforms)
+    else:
+        outer = _pick(sums[:, None], outer_uniforms)
+    rows = ops.arange(count, dtype="int32")[:, None] * blocks + outer
+    chosen = ops.take(ops.reshape(p, (-1, block)), rows, axis=0)
+    return outer * block + _pick(chosen, inner_uniforms)
+
+
+def _bisect(weights, uniforms):
+    """Draws indices [n, m] by weights [n, L], as `_pick` does, for a large L."""
+    cdf = _cumulative(weights)
+    return tf.searchsorted(cdf, uniforms * cdf[:, -1:], side="right")
 
 
 def _pick(weights, uniforms):
     """Draws indices [n, m] by weights [n, m or 1, L]; never one of weight 0."""
-    length = weights.shape[-1]
-    cdf = ops.matmul(weights, np.triu(np.ones((length, length), "float32")))
+    cdf = _cumulative(weights)
     # Uniforms are below 1, so the threshold is below the total and some entry exceeds
     # it.
     threshold = uniforms[..., None] * cdf[..., -1:]
     return ops.sum(ops.cast(cdf <= threshold, "int32"), axis=-1)
+
+
+def _cumulative(weights):
+    length = weights.shape[-1]
+    return ops.matmul(weights, np.triu(np.ones((length, length), "float32")))
 
 
 def _rows_per_chunk(width):

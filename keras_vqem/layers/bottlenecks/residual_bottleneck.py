@@ -189,7 +189,7 @@ class ResidualBottleneck(DiscreteBottleneck):
         if self.shared:
             parts = micro_batches.subparts(self.num_quantizers)
 
-        residual, total = rows, 0.0
+        residual, parts_of_row = rows, []
         codes, samples = [], []
         for level, layer in enumerate(self._levels()):
             kept = keep > 0
@@ -201,12 +201,12 @@ class ResidualBottleneck(DiscreteBottleneck):
             residual = residual - quantized
             if used is not None:
                 quantized = ops.where(level < used, quantized, 0.0)
-            total = total + quantized
+            parts_of_row.append(quantized)
             codes.append(outputs["codes"])
             samples.append(outputs["samples"])
         if training is not None:
             self.nonfinite.update_state(nonfinite)
-        total = total + (rows - ops.stop_gradient(rows))
+        total = StraightThrough().apply(rows, _add_up(parts_of_row))
         tail = self.groups.code_shape
         codes, samples = ops.stack(codes, axis=1), ops.stack(samples, axis=1)
         return {
@@ -268,11 +268,12 @@ class ResidualBottleneck(DiscreteBottleneck):
                 f"{tuple(codes.shape)}. Pass what `encode` returns, or its codes of "
                 f"the first levels, codes[..., :n{', :' * len(inner)}]."
             )
-        total = 0.0
         parts = ops.unstack(codes, count, axis=axis)
-        for layer, part in zip(self._levels(count), parts, strict=True):
-            total = total + layer.decode(part)
-        return ops.cast(total, self.compute_dtype)
+        decoded = [
+            layer.decode(part)
+            for layer, part in zip(self._levels(count), parts, strict=True)
+        ]
+        return ops.cast(_add_up(decoded), self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
         levels = [keras.saving.serialize_keras_object(x) for x in self.quantizers]
@@ -312,6 +313,15 @@ class _Mean(keras.metrics.Metric):
 
     def result(self):
         return ops.mean(ops.stack([part.result() for part in self.parts]))
+
+
+def _add_up(parts):
+    """Returns the sum of what all levels give, the same to the bit in each run.
+
+    TensorFlow would turn several additions into one of all parts, `AddN`, which begins
+    with a part whose memory happens to be free.
+    """
+    return ops.sum(ops.stack(parts), axis=0)
 
 
 def _raise_seeds(config, number):

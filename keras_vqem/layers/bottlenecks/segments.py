@@ -1,25 +1,22 @@
 """Means of rows selected by codes, and sums of rows per code, without one-hot matrices.
 
-TensorFlow's sparse segment kernels read each row once and add in place, so that no
-tensor `[N, m, D]` is stored. Narrow rows are summed by a sparse matrix product. These
-kernels have no XLA version: a compiled graph uses plain operations instead.
+Codes `[N, m]` are the places of the entries 1 / m in a sparse matrix `[N, K]`. Means
+are its product with the codebook, and sums that of its transpose with the rows.
+TensorFlow's kernels for such matrices share the rows of a product among threads. Each
+row is added up by one thread, from left to right and in place: sums are the same to the
+bit in each run, and no tensor `[N, m, D]` is stored. Under XLA, which lacks these
+kernels, and on GPUs there is one plain operation per draw instead.
 """
 
 from collections.abc import Callable
 
 import tensorflow as tf
 from keras import ops
-from tensorflow.python.ops import control_flow_util
+
+from keras_vqem.layers.bottlenecks.passes import plain_only
 
 # TensorFlow's sparse matrix product has a fast kernel for fewer columns than this.
 NARROW = 32
-
-
-def _compiled_by_xla():
-    # TensorFlow has no public function for this. A wrong answer would be noticed: XLA
-    # refuses the sparse kernels, and the conformance tests compile every layer.
-    graph = tf.compat.v1.get_default_graph()
-    return control_flow_util.GraphOrParentsInXlaContext(graph)
 
 
 def per_codebook(
@@ -58,16 +55,16 @@ def mean_of_rows(table: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
     samples = codes.shape[1]
     if samples == 1:
         return ops.take(table, codes[:, 0], axis=0)
-    if _compiled_by_xla():
+    if plain_only():
         rows = ops.take(table, codes[:, 0], axis=0)
         for sample in range(1, samples):
             rows = rows + ops.take(table, codes[:, sample], axis=0)
         return rows / samples
     count = ops.shape(codes)[0]
-    owners = ops.repeat(ops.arange(count, dtype="int32"), samples)
-    return tf.sparse.segment_mean(
-        table, ops.reshape(codes, (-1,)), owners, num_segments=count
-    )
+    # With one row more, an empty one: TensorFlow's product divides by 0 if there are no
+    # rows at all, as on a replica without a share of the last batch.
+    weights = _weights(codes, count + 1, table.shape[0])
+    return tf.raw_ops.SparseMatrixMatMul(a=weights, b=table)[:count]
 
 
 def sum_by_code(rows: tf.Tensor, codes: tf.Tensor, num_codes: int) -> tf.Tensor:
@@ -83,29 +80,44 @@ def sum_by_code(rows: tf.Tensor, codes: tf.Tensor, num_codes: int) -> tf.Tensor:
         Sums `[K, D]`.
     """
     samples = codes.shape[1]
-    if samples == 1 or _compiled_by_xla():
+    if plain_only() or (samples == 1 and rows.shape[1] < NARROW):
         total = ops.segment_sum(rows, codes[:, 0], num_codes)
         for sample in range(1, samples):
             total = total + ops.segment_sum(rows, codes[:, sample], num_codes)
-    elif rows.shape[1] < NARROW:
-        total = _sum_narrow(rows, codes, num_codes)
-    else:
-        # These kernels need sorted segments that start at 0: entries of -1 are sorted
-        # to the end and cut off.
-        flat = ops.reshape(codes, (-1,))
-        order = ops.cast(ops.argsort(ops.where(flat < 0, num_codes, flat)), "int32")
-        order = order[: ops.sum(ops.cast(flat >= 0, "int32"))]
-        total = tf.sparse.segment_sum(
-            rows, order // samples, ops.take(flat, order), num_segments=num_codes
-        )
-    return total / samples
+        return total / samples
+    if rows.shape[1] < NARROW:
+        return _sum_narrow(rows, codes, num_codes) / samples
+    # Masked rows add up in a column of their own. The transpose of the matrix is made
+    # first: the product by a transpose adds in an order left to chance.
+    codes = ops.where(codes < 0, num_codes, codes)
+    weights = _weights(codes, ops.shape(codes)[0], num_codes + 1)
+    weights = tf.raw_ops.SparseMatrixTranspose(input=weights, type=tf.float32)
+    return tf.raw_ops.SparseMatrixMatMul(a=weights, b=rows)[:num_codes]
+
+
+def _weights(codes, rows, columns):
+    """Returns the sparse matrix [rows, columns] with 1 / m at the codes [N, m]."""
+    samples = codes.shape[1]
+    shape = ops.stack([ops.cast(size, "int64") for size in (rows, columns)])
+    places = _places(codes)
+    return tf.raw_ops.SparseTensorToCSRSparseMatrix(
+        indices=places,
+        values=tf.fill(ops.shape(places)[:1], 1.0 / samples),
+        dense_shape=shape,
+    )
+
+
+def _places(codes):
+    """Returns the numbers of rows, and the codes [N, m] in them, as [N m, 2]."""
+    rows = ops.arange(ops.shape(codes)[0], dtype="int64")[:, None]
+    rows = ops.broadcast_to(rows, ops.shape(codes))
+    return ops.reshape(ops.stack([rows, ops.cast(codes, "int64")], axis=-1), (-1, 2))
 
 
 def _sum_narrow(rows, codes, num_codes):
     """Computes the same sums [K, D] by a product with a sparse matrix [K + 1, N].
 
-    For narrow rows, sorting the codes would cost more than adding the rows. The last
-    row of the product collects the entries of -1.
+    The last row of the product collects the entries of -1.
     """
     count, samples = ops.shape(codes)[0], codes.shape[1]
     flat = ops.cast(ops.reshape(codes, (-1,)), "int64")
@@ -130,5 +142,10 @@ def count_by_code(codes: tf.Tensor, num_codes: int) -> tf.Tensor:
     Returns:
         Counts, float32 `[K]`.
     """
-    ones = ops.ones_like(ops.reshape(codes, (-1,)), dtype="float32")
-    return ops.segment_sum(ones, ops.reshape(codes, (-1,)), num_codes) / codes.shape[1]
+    # By raw_ops, as tf.math.bincount reads all codes once more to find the largest.
+    counts = tf.raw_ops.DenseBincount(
+        input=ops.reshape(codes, (-1,)) + 1,
+        size=num_codes + 1,
+        weights=tf.zeros((0,), "float32"),
+    )
+    return counts[1:] / codes.shape[1]

@@ -21,7 +21,7 @@ def draws(x, codebook, usable=None, samples=1000, seed=0, **settings):
     )
 
 
-@pytest.mark.parametrize("codes", [2, 3, 16, 100, 1000])
+@pytest.mark.parametrize("codes", [2, 3, 16, 100, 1000, 1024, 1500])
 def test_draws_follow_the_posterior(codes, rng):
     x, codebook = rng.normal(size=(4, 3)), rng.normal(size=(codes, 3))
     _, samples = draws(x, codebook, samples=20_000, temperature=2.0)
@@ -37,9 +37,10 @@ def test_draws_follow_the_posterior(codes, rng):
         assert statistic < freedom + 6 * np.sqrt(2 * freedom)
 
 
-def test_unusable_codes_are_never_chosen(rng):
-    x, codebook = rng.normal(size=(50, 3)), rng.normal(size=(20, 3))
-    usable = rng.random(20) < 0.3
+@pytest.mark.parametrize("number", [20, 1100])
+def test_unusable_codes_are_never_chosen(number, rng):
+    x, codebook = rng.normal(size=(50, 3)), rng.normal(size=(number, 3))
+    usable = rng.random(number) < 0.3
     codes, samples = draws(x, codebook, usable, temperature=100.0)
     assert usable[codes.numpy()].all() and usable[samples.numpy()].all()
     nearest = np.flatnonzero(usable)[
@@ -91,9 +92,31 @@ def test_an_offset_of_ten_spreads_swaps_no_codes(rng):
     np.testing.assert_array_equal(codes, exact.argmin(-1))
 
 
-def test_no_rows_at_all():
-    codes, samples = draws(np.zeros((0, 3)), np.eye(3), samples=4)
+@pytest.mark.parametrize("number", [3, 1024])
+def test_no_rows_at_all(number):
+    codes, samples = draws(np.zeros((0, 3)), np.zeros((number, 3)), samples=4)
     assert codes.shape == (0,) and samples.shape == (0, 4)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("number", [5, 1000, 1024, 4096])
+def test_the_likeliest_code_is_the_first_of_equals(number, jit, rng):
+    # Few values, so that a row has many largest ones; 0 equals -0.
+    logits = rng.integers(-5, 1, size=(60, number)) * 0.5
+    logits = np.where(rng.random(logits.shape) < 0.5, logits, -logits * (logits == 0))
+    logits[0] = posterior.NEVER
+    logits[1] = -0.0
+    logits[2, number // 2 :] = 7.0
+    logits = logits.astype("float32")
+    codes = tf.function(posterior._largest, jit_compile=jit)(tf.constant(logits))
+    np.testing.assert_array_equal(codes, logits.argmax(-1))
+
+
+def test_a_large_codebook_has_the_same_norms(rng, monkeypatch):
+    codebook = tf.constant(rng.normal(size=(50, 7)), "float32")
+    whole = posterior._squared_norms(codebook)
+    monkeypatch.setattr(posterior, "LOGITS_PER_CHUNK", 50)
+    np.testing.assert_allclose(posterior._squared_norms(codebook), whole, rtol=1e-6)
 
 
 def largest_tensor(function, *arguments):
