@@ -17,6 +17,7 @@ DOCS = ROOT / "docs"
 ROOMS = ROOT / "keras_vqem"
 NOTEBOOKS = sorted(DOCS.rglob("*.ipynb"))
 PUBLIC = (
+    "compression",
     "decoding",
     "images",
     "layers",

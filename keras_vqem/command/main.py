@@ -3,7 +3,16 @@
 import argparse
 from collections.abc import Sequence
 
-from keras_vqem.command import demo, evaluate, export, score, translate, zoo
+from keras_vqem.command import (
+    compress,
+    decompress,
+    demo,
+    evaluate,
+    export,
+    score,
+    translate,
+    zoo,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -28,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.set_defaults(verbose=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, module in (
+        ("compress", compress),
+        ("decompress", decompress),
         ("demo", demo),
         ("evaluate", evaluate),
         ("export", export),

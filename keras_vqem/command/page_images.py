@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from keras_vqem.command.photos import photos
 from keras_vqem.command.problems import Refused, said
-from keras_vqem.evaluation.image_bits import psnr
+from keras_vqem.evaluation.image_quality import psnr
+from keras_vqem.images.image_file import image_size
 from keras_vqem.models import ImageVQVAE
 
 MAX_PIXELS = 32 * 10**6
@@ -86,18 +87,15 @@ class Pictures:
 def decoded(content: bytes) -> np.ndarray:
     """Decodes the bytes of a PNG or JPEG file to uint8 `[H, W, 3]`."""
     try:
-        # The size is checked first: a small file may hold very many pixels.
-        if content[:8] == b"\x89PNG\r\n\x1a\n" and len(content) >= 24:
-            height, width = (int.from_bytes(content[i : i + 4]) for i in (20, 16))
-        elif content[:3] == b"\xff\xd8\xff":
-            height, width = tf.image.extract_jpeg_shape(content).numpy()[:2]
-        else:
+        size = image_size(content) if content[:2] != b"BM" else None
+        if size is None:
             raise Refused(
                 "This is neither a PNG nor a JPEG image. Choose a file that ends in "
                 ".png, .jpg or .jpeg.",
                 415,
             )
-        if int(height) * int(width) > MAX_PIXELS:
+        height, width = size
+        if height * width > MAX_PIXELS:
             raise Refused(
                 f"The image has {width} x {height} pixels. Choose an image of at most "
                 f"{MAX_PIXELS // 10**6} million pixels.",

@@ -1,4 +1,4 @@
-"""Progress of a long translation, on standard error."""
+"""Progress of long work, on standard error."""
 
 import sys
 import time
@@ -7,16 +7,17 @@ from typing import TextIO
 
 
 class Progress:
-    """Tells how far a translation is, and when it will end.
+    """Tells how far long work is, and when it will end.
 
     A terminal shows one line that changes; a file or a pipe gets a line every
     30 seconds.
 
     Args:
         total: Size of all input, in any unit. 0 if it is not known.
-        start: Size of the input that was translated before, by an earlier process.
+        start: Size of the input that was done before, by an earlier process.
         stream: Where to write. None is standard error.
         clock: Function that returns the time in seconds.
+        unit: Name of what is counted.
     """
 
     def __init__(
@@ -25,26 +26,27 @@ class Progress:
         start: int = 0,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
+        unit: str = "lines",
     ):
-        self.total, self.first = total, start
+        self.total, self.first, self.unit = total, start, unit
         self.stream = stream or sys.stderr
         self.clock = clock
         self.is_terminal = self.stream.isatty()
         self.every = 0.5 if self.is_terminal else 30.0
         self.begin = self.shown = clock()
 
-    def tell(self, done: float, lines: int) -> None:
+    def tell(self, done: float, count: int) -> None:
         """Writes the progress, if the last time was long enough ago.
 
         Args:
-            done: Size of the input that is translated.
-            lines: Number of lines that are translated.
+            done: Size of the input that is done.
+            count: Number of lines, or of another `unit`, that are done.
         """
         now = self.clock()
         if now - self.shown < self.every:
             return
         self.shown = now
-        words = f"{lines:,} lines"
+        words = f"{count:,} {self.unit}"
         if self.total:
             words += f", {done / self.total:.0%}"
         if self.total and done > self.first:

@@ -57,11 +57,8 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         parser.error("--output is for the translations of --file")
 
     from keras_vqem.command.answers import answer_texts
-    from keras_vqem.command.translated_file import (
-        fingerprint,
-        translate_file,
-        translate_to_file,
-    )
+    from keras_vqem.command.translated_file import translate_file, translate_to_file
+    from keras_vqem.models.fingerprint import fingerprint
     from keras_vqem.models.loading import load_translator
     from keras_vqem.text.lines import answer_lines, check_text
 

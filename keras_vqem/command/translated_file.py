@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from keras_vqem.command.progress import Progress
-from keras_vqem.models.translator import Translator
 from keras_vqem.text.kept_lines import KeptLines
 from keras_vqem.text.lines import answered, standard_output, text_chunks
 
@@ -85,14 +84,6 @@ def translate_to_file(
             raise
         kept.move_to(output)
         progress.say(f"{output}: {kept.count:,} lines")
-
-
-def fingerprint(model: Translator) -> str:
-    """Returns a hash of the weights and the vocabulary of a translator."""
-    digest = hashlib.sha256(model.tokenizer.sha256.encode())
-    for weight in model.weights:
-        digest.update(weight.numpy().tobytes())
-    return digest.hexdigest()[:16]
 
 
 def _translated(

@@ -21,6 +21,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_vqem.evaluation import codes as code_counts
+from keras_vqem.evaluation.image_quality import psnr
 from keras_vqem.layers.bottlenecks.code_metrics import perplexity
 from keras_vqem.models import GridTransformer, ImageVAE, ImageVQVAE
 
@@ -382,21 +383,6 @@ def gaussian_bound(
         nan,
         len(images),
     )
-
-
-def psnr(images: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Returns the peak signal-to-noise ratio of images, in dB.
-
-    Args:
-        images: uint8 array `[B, H, W, 3]`.
-        others: uint8 array of the same shape, such as reconstructions.
-
-    Returns:
-        float array `[B]`, 100 where the two images are equal.
-    """
-    difference = images.astype("float64") - others.astype("float64")
-    error = np.square(difference).mean(axis=(1, 2, 3))
-    return 10.0 * np.log10(255.0**2 / np.maximum(error, 255.0**2 * 1e-10))
 
 
 def _parts(array, size):

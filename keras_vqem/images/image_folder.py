@@ -8,6 +8,8 @@ from collections.abc import Iterable
 import numpy as np
 import tensorflow as tf
 
+from keras_vqem.images.image_file import read_image
+
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
 
 
@@ -65,7 +67,7 @@ def load_image_folder(path: str | os.PathLike, size: int | None = None) -> np.nd
             f"images to one of these formats."
         )
     return stack_images(
-        ((str(file), _decode(file)) for file in files), size, len(files)
+        ((str(file), read_image(file)) for file in files), size, len(files)
     )
 
 
@@ -131,35 +133,3 @@ def resize_square(images: np.ndarray, size: int) -> np.ndarray:
     images = tf.image.resize(images, [size, size], "bicubic", antialias=True).numpy()
     # Bicubic interpolation overshoots at edges.
     return np.clip(np.rint(images), 0, 255).astype(np.uint8)
-
-
-def _decode(file):
-    """Returns the image in a file, uint8 `[H, W, 3]`."""
-    content = file.read_bytes()
-    try:
-        _refuse_palette(content)
-        image = tf.io.decode_image(content, channels=3, expand_animations=False)
-    except (tf.errors.InvalidArgumentError, ValueError) as error:
-        # TensorFlow's message names the operation first, then the reason.
-        reason = str(error).split("}} ")[-1].split(" [Op:")[0]
-        raise ValueError(
-            f"{file} ({len(content)} bytes) cannot be decoded: {reason} Remove it, or "
-            "replace it with an intact PNG or JPEG file."
-        ) from error
-    return image.numpy()
-
-
-def _refuse_palette(content):
-    """Raises for BMP files whose colours TensorFlow would silently decode wrongly."""
-
-    def number(start, length):
-        return int.from_bytes(content[start : start + length], "little")
-
-    if content[:2] != b"BM" or number(28, 2) != 8:
-        return
-    # TensorFlow reads 8-bit palette indices as grey levels. That is right only if
-    # entry i of the palette is grey level i.
-    start = 14 + number(14, 4)
-    grey = b"".join(bytes((level, level, level, 0)) for level in range(256))
-    if number(30, 4) or content[start : start + 1024] != grey:
-        raise ValueError("BMP files with a palette or compression are not supported.")

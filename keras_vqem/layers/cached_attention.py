@@ -15,6 +15,15 @@ from keras_vqem.layers.row_dense import RowDense, flat_rows
 NEVER = -3e4
 
 
+def at_least_float32(x: tf.Tensor) -> tf.Tensor:
+    """Returns a tensor as float32 if it is in half precision, and as it is otherwise.
+
+    Args:
+        x: Tensor of floats.
+    """
+    return ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
+
+
 def padding_bias(mask: ArrayLike | None) -> tf.Tensor | None:
     """Returns a bias for attention scores that hides padding.
 
@@ -192,9 +201,9 @@ class CachedAttention(keras.layers.Layer):
         [queries] = self._by_head(rows, batch, length)
         # The transpose is an option of the product: nothing is copied.
         scores = tf.matmul(queries, keys, transpose_b=True)
-        scores = ops.cast(scores, "float32")
+        scores = at_least_float32(scores)
         if bias is not None:
-            scores = scores + ops.cast(bias, "float32")
+            scores = scores + ops.cast(bias, scores.dtype)
         # Not ops.softmax, which warns if there is only one position to attend to.
         weights = ops.cast(tf.nn.softmax(scores, axis=-1), values.dtype)
         found = ops.matmul(weights, values)

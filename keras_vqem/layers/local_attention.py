@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from keras_vqem.layers.cached_attention import NEVER, CachedAttention
+from keras_vqem.layers.cached_attention import NEVER, CachedAttention, at_least_float32
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
@@ -74,7 +74,9 @@ class LocalAttention(CachedAttention):
         query = self._blocks(self.to_query(padded) * scale, block_length)
         keys, values = (self._with_before(x, block_length) for x in (keys, values))
         scores = ops.matmul(query, ops.transpose(keys, (0, 1, 2, 4, 3)))
-        scores = ops.cast(scores, "float32") + _bias(block_length, ops.shape(scores)[1])
+        scores = at_least_float32(scores)
+        bias = _bias(block_length, ops.shape(scores)[1])
+        scores = scores + ops.cast(bias, scores.dtype)
         weights = ops.cast(tf.nn.softmax(scores, axis=-1), values.dtype)
         found = ops.transpose(ops.matmul(weights, values), (0, 1, 3, 2, 4))
         found = ops.reshape(found, ops.shape(padded))[:, :length]

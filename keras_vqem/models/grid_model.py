@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from keras_vqem import decoding
 from keras_vqem.checks import integers
 from keras_vqem.layers import LocalTransformer, ReplicaDropout
+from keras_vqem.layers.cached_attention import at_least_float32
 from keras_vqem.models import grid_context
 from keras_vqem.models.task_model import TaskModel
 
@@ -227,6 +228,57 @@ class GridModel(TaskModel):
         symbols = inputs[self.input_name]
         return [ops.size(symbols), ops.shape(symbols)[0]]
 
+    # Step by step.
+
+    def step_constants(self) -> tuple:
+        """Returns what all calls of `step` share, to be computed once."""
+        return self._positions(), self._vector_table(), self._context.kernels()
+
+    def start(self, count: int | tf.Tensor) -> tuple:
+        """Returns the state before the first call of `step`.
+
+        Args:
+            count: Number of grids, an integer or a scalar tensor.
+        """
+        before = ops.full((count, self._context.reach + 1), self._outside(), "int32")
+        return self.transformer.empty_caches(count), before
+
+    def step(
+        self, ids: tf.Tensor, state: tuple, position: tf.Tensor, constants: tuple
+    ) -> tuple[tf.Tensor, tuple]:
+        """Predicts the symbols at a position from those before it.
+
+        The logits are those of a call with whole grids, up to rounding.
+
+        Args:
+            ids: int32 `[N]`, the symbols at the position before. They do not matter at
+                the first position.
+            state: State that `start` or the call before returned.
+            position: Scalar, the position in reading order.
+            constants: What `step_constants` returned.
+
+        Returns:
+            A tuple `(logits, state)`: logits `[N, num_symbols]`, and the state for the
+            next position.
+        """
+        (caches, before), (positions, table, kernels) = state, constants
+        slots, reach = self.grid[2], self._context.reach
+        slot = position % slots
+        row = ids + (position - 1) % slots * self.num_symbols
+        # There is no symbol before the first position.
+        row = ops.where(position == 0, self._outside(), row)
+        before = ops.concatenate(
+            [before[:, 1:reach], row[:, None], before[:, reach:]], axis=1
+        )
+        seen = ops.take(self._context.places, slot, axis=0)
+        vectors = ops.take(table, ops.take(before, seen, axis=1), axis=0)
+        x = self._context.step(kernels, vectors, slot)[:, None] + positions[position]
+        x, caches = self.transformer.step(x, caches)
+        kernel = ops.cast(self.kernel[slot], self.compute_dtype)
+        bias = ops.cast(self.bias[slot], self.compute_dtype)
+        logits = at_least_float32(ops.matmul(x[:, 0], kernel) + bias)
+        return logits, (caches, before)
+
     # Sampling.
 
     def sample(
@@ -253,43 +305,22 @@ class GridModel(TaskModel):
         """
         if not self.built:
             self.build()
-        slots, reach = self.grid[2], self._context.reach
-        positions, table = self._positions(), self._vector_table()
-        kernels = self._context.kernels()
+        constants = self.step_constants()
 
         def step(ids, state, position):
-            caches, before = state
-            slot = position % slots
-            row = ids + (position - 1) % slots * self.num_symbols
-            # There is no symbol before the first position.
-            row = ops.where(position == 0, self._outside(), row)
-            before = ops.concatenate(
-                [before[:, 1:reach], row[:, None], before[:, reach:]], axis=1
-            )
-            seen = ops.take(self._context.places, slot, axis=0)
-            vectors = ops.take(table, ops.take(before, seen, axis=1), axis=0)
-            x = (
-                self._context.step(kernels, vectors, slot)[:, None]
-                + positions[position]
-            )
-            x, caches = self.transformer.step(x, caches)
-            kernel = ops.cast(self.kernel[slot], self.compute_dtype)
-            logits = ops.matmul(x[:, 0], kernel) + ops.cast(
-                self.bias[slot], self.compute_dtype
-            )
-            logits = ops.cast(logits, "float32")
+            logits, state = self.step(ids, state, position, constants)
             if prefix is not None:
                 place = ops.minimum(position, prefix.shape[1] - 1)
                 given = ops.one_hot(prefix[:, place], self.num_symbols) * 1e9
+                given = ops.cast(given, logits.dtype)
                 logits = ops.where(position < prefix.shape[1], given, logits)
-            return logits, (caches, before)
+            return logits, state
 
         if prefix is not None:
             prefix = self._check_prefix(prefix, count)
-        before = ops.full((count, reach + 1), self._outside(), dtype="int32")
         ids = decoding.sample_search(
             step,
-            (self.transformer.empty_caches(count), before),
+            self.start(count),
             count,
             start_id=0,
             end_id=None,

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_vqem.command import demo, page_images, web
 from keras_vqem.command.photos import photos
-from keras_vqem.evaluation.image_bits import psnr
+from keras_vqem.evaluation.image_quality import psnr
 from keras_vqem.images import shapes
 from tests.command.page_models import image_model, pixels, refused
 

@@ -212,10 +212,3 @@ def test_the_bound_of_a_vae_comes_down_to_the_truth():
     found = image_bits.gaussian_bound(model, images, num_samples=20).total
     # Without the division by 20 it would be 0.09 lower.
     np.testing.assert_allclose(found, truth, atol=kl / 3)
-
-
-def test_psnr_by_hand():
-    images = np.zeros((2, 1, 1, 3), np.uint8)
-    others = images.copy()
-    others[1] = 255
-    np.testing.assert_allclose(image_bits.psnr(images, others), [100.0, 0.0])
