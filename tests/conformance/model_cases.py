@@ -76,6 +76,11 @@ def integers(name, most, *shape):
     return arguments
 
 
+def symbols_and_labels(rng):
+    inputs = integers("symbols", 6, 2, 2, 3)(rng)["inputs"]
+    return {"inputs": {**inputs, "labels": rng.integers(4, size=8).astype("int32")}}
+
+
 def codes_and_memory(rng):
     return {
         "codes": rng.integers(6, size=(8, 4)).astype("int32"),
@@ -202,6 +207,14 @@ CASES = {
         predicting,
         without_noise={"dropout": 0.0},
     ),
+    "GridTransformer with classes": Case(
+        lambda **k: models.GridTransformer(
+            (2, 2, 3), 6, num_classes=4, **{**GRID, **k}
+        ),
+        symbols_and_labels,
+        predicting,
+        without_noise={"dropout": 0.0},
+    ),
     "ImageTransformer": Case(
         lambda **k: models.ImageTransformer(2, 3, **{**GRID, **k}),
         integers("images", 256, 2, 3, 3),
@@ -272,5 +285,9 @@ CASES = {
 TASKS = [name for name in CASES if name != "LatentPredictor"]
 EXACT = [name for name, case in CASES.items() if case.without_noise is not None]
 # In the quick tests. The rest are variants.
-VARIANTS = ("ImageVQVAE with grouped pixels", "LatentNMT as the paper writes")
+VARIANTS = (
+    "GridTransformer with classes",
+    "ImageVQVAE with grouped pixels",
+    "LatentNMT as the paper writes",
+)
 KINDS = [name for name in CASES if name not in VARIANTS]
