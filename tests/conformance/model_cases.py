@@ -81,6 +81,11 @@ def symbols_and_labels(rng):
     return {"inputs": {**inputs, "labels": rng.integers(4, size=8).astype("int32")}}
 
 
+def images_and_labels(rng):
+    inputs = integers("images", 256, 8, 12, 3)(rng)["inputs"]
+    return {"inputs": {**inputs, "labels": rng.integers(3, size=8).astype("int32")}}
+
+
 def codes_and_memory(rng):
     return {
         "codes": rng.integers(6, size=(8, 4)).astype("int32"),
@@ -100,6 +105,12 @@ def reconstructing(model, arguments):
 
 def predicting(model, arguments):
     return arguments["inputs"], {"logits": model(**arguments)}
+
+
+def classifying(model, arguments):
+    images = arguments["inputs"]["images"]
+    features, logits = model.features(images), model(**arguments)
+    return {"images": images}, {"features": features, "logits": logits}
 
 
 def bottleneck():
@@ -214,6 +225,14 @@ CASES = {
         symbols_and_labels,
         predicting,
         without_noise={"dropout": 0.0},
+    ),
+    "ImageClassifier": Case(
+        lambda **k: models.ImageClassifier(
+            3, channels=4, num_stages=2, num_blocks=2, image_size=(8, 12), **k
+        ),
+        images_and_labels,
+        classifying,
+        without_noise={},
     ),
     "ImageTransformer": Case(
         lambda **k: models.ImageTransformer(2, 3, **{**GRID, **k}),
