@@ -200,7 +200,10 @@ def main(arguments=None):
                 f"--dataset and --data, and --size {height}."
             )
 
-        num_classes = len(data.class_names) if arguments.class_conditional else None
+        labels, num_classes = None, None
+        if arguments.class_conditional:
+            labels = [data.labels(split) for split in ("train", "val")]
+            num_classes = len(data.class_names)
         order = (arguments.batch_size, arguments.seed, arguments.steps_per_epoch)
         rows, start = rows_seen(2 * len(images[0]), *order, arguments.epochs)
         draws = number_of_draws(arguments, autoencoder.bottleneck)
@@ -214,10 +217,9 @@ def main(arguments=None):
         )
         # Validation is of what is sent: the nearest codes.
         val = {"symbols": val}
-        if arguments.class_conditional:
+        if labels is not None:
             # A mirror image has the class of its image.
-            arrays["labels"] = np.tile(data.labels("train"), 2)
-            val["labels"] = data.labels("val")
+            arrays["labels"], val["labels"] = np.tile(labels[0], 2), labels[1]
         val = validation_set(val, arguments.batch_size)
         batches = ArrayBatches(arrays, *order)
         steps = arguments.epochs * batches.steps_per_epoch

@@ -121,7 +121,7 @@ def _seeded(bottleneck, seed):
 def _codes_of_parts(graph, model, images, batch_size, log):
     dtype = "uint8" if model.bottleneck.num_codes <= 256 else "int32"
     found, shown = [], time.monotonic()
-    for part in _parts(images, batch_size):
+    for part in parts(images, batch_size):
         found.append(np.asarray(graph(part)).astype(dtype))
         if log is not None and time.monotonic() - shown >= 10:
             shown = time.monotonic()
@@ -180,7 +180,7 @@ def evaluate_priors(
         return codes, model.log_prob(images, latents), model.expected(latents)
 
     found = []
-    for part in _parts(images, batch_size):
+    for part in parts(images, batch_size):
         codes, log_p, expected = step(part)
         found.append((codes.numpy(), -log_p.numpy(), psnr(part, expected.numpy())))
     codes, nats, psnrs = (np.concatenate(x) for x in zip(*found, strict=True))
@@ -190,9 +190,9 @@ def evaluate_priors(
     used = (float(np.mean(perplexity(counts))), float((counts > 0).mean()))
     measured = {}
     for name, prior in priors.items():
-        given = [(part,) for part in _parts(codes, batch_size)]
+        given = [(part,) for part in parts(codes, batch_size)]
         if labels is not None:
-            sent = _parts(labels, batch_size)
+            sent = parts(labels, batch_size)
             given = [(*part, own) for part, own in zip(given, sent, strict=True)]
         prior_nats = np.concatenate([prior.nats(*part) for part in given])
         prior_bits = prior_nats.mean() * scale
@@ -291,7 +291,7 @@ def gaussian_bound(
         return log_w, kl, expected
 
     totals, reconstructions, psnrs = [], [], []
-    for number, part in enumerate(_parts(images, batch_size)):
+    for number, part in enumerate(parts(images, batch_size)):
         log_w, kl, expected = step(part, tf.constant([seed, number]))
         log_p, ratio = (np.stack(x).astype("float64") for x in zip(*log_w, strict=True))
         reconstructions.append(-log_p.mean(axis=0))
@@ -330,5 +330,6 @@ def psnr(images: np.ndarray, others: np.ndarray) -> np.ndarray:
     return 10.0 * np.log10(255.0**2 / np.maximum(error, 255.0**2 * 1e-10))
 
 
-def _parts(array, size):
+def parts(array: np.ndarray, size: int) -> list[np.ndarray]:
+    """Returns the rows of an array in parts of `size` rows, the last one smaller."""
     return [array[i : i + size] for i in range(0, len(array), size)]

@@ -118,21 +118,16 @@ class ImageData:
             FileNotFoundError: If the data or the split does not exist.
             ValueError: If the data set has no labels, or as `images` does.
         """
-        _ = self.class_names  # Raises if there are none.
-        return self._part(split)[1]
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Names of the classes that labels stand for.
-
-        Raises:
-            ValueError: If the data set has no labels.
-        """
-        if not self._source.class_names:
+        if not self.class_names:
             raise ValueError(
                 f"{self._source} has no labels that can be read. Use cifar10 or "
                 f"shapes, or do without labels."
             )
+        return self._part(split)[1]
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes that labels stand for; empty if there are no labels."""
         return self._source.class_names
 
     def _part(self, split):

@@ -18,7 +18,7 @@ from keras_vqem.layers import (
 from keras_vqem.layers.likelihoods.categorical_pixels import CategoricalPixels
 from keras_vqem.layers.likelihoods.grouped_pixels import GroupedPixels
 from keras_vqem.layers.likelihoods.pixel_likelihood import PixelLikelihood
-from keras_vqem.models import image_endpoints
+from keras_vqem.models import image_endpoints, inpainting
 from keras_vqem.models.grid_transformer import GridTransformer
 from keras_vqem.models.image_autoencoder import ImageAutoencoder, freeze
 
@@ -231,6 +231,51 @@ class ImageVQVAE(ImageAutoencoder):
         prior = self._needed_prior()
         codes = prior.sample(count, seed, temperature, top_p=top_p, labels=labels)
         return self.generated(codes, seed)
+
+    def inpaint(
+        self,
+        images: ArrayLike,
+        known: ArrayLike,
+        seed: ArrayLike,
+        num_candidates: int = 8,
+        temperature: float = 1.0,
+        top_p: float | None = None,
+        labels: ArrayLike | None = None,
+    ) -> tf.Tensor:
+        """Imagines a part of images anew, of any shape.
+
+        The prior completes the codes: those of cells that are known to the last pixel
+        are kept. As codes are drawn in reading order, a drawn one depends on the known
+        ones above and to the left of it; which of several candidates is kept depends on
+        those after it, too (`GridTransformer.complete`). Then the codes are decoded,
+        and the known pixels put back.
+
+        Nothing of what is under the mask is used: before images are encoded, it is
+        filled from the pixels around it.
+
+        Args:
+            images: uint8 `[B, H, W, 3]`.
+            known: Booleans `[H, W]` or `[B, H, W]`, True for pixels to keep.
+            seed: Two integers.
+            num_candidates: Number of candidates per image. More fit better to what is
+                known below and to the right.
+            temperature: Temperature of sampling.
+            top_p: Probability of the most probable codes to draw from, as in `sample`.
+            labels: Classes of the images, as in `sample`.
+
+        Returns:
+            uint8 `[B, H, W, 3]`.
+
+        Raises:
+            ValueError: If the model has no prior.
+        """
+        prior = self._needed_prior()
+        images, known = inpainting.checked(images, known)
+        codes = self.encode(inpainting.filled(images, known))
+        cells = inpainting.known_cells(known, *prior.grid[:2])[..., None]
+        options = {"temperature": temperature, "top_p": top_p, "labels": labels}
+        codes = prior.complete(codes, cells, seed, num_candidates, **options)
+        return ops.where(known[..., None], images, self.generated(codes, seed))
 
     def _needed_prior(self):
         if self.prior is None:

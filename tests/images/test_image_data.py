@@ -52,6 +52,7 @@ def test_images_are_read_once_and_cannot_be_changed(tmp_path, pictures):
 
 def test_a_folder_has_no_labels(tmp_path):
     data = ImageData("folder", tmp_path)
+    assert data.class_names == ()
     with pytest.raises(ValueError, match="has no labels .* Use cifar10 or shapes"):
         data.labels("train")
 
