@@ -51,6 +51,38 @@ def integers(name: str, values: ArrayLike, most: int) -> tf.Tensor:
     return values
 
 
+def in_range(name: str, values: ArrayLike, most: int) -> tf.Tensor:
+    """Returns integers as a tensor, or raises if one is not from 0 to `most`.
+
+    Inside a graph `tf.errors.InvalidArgumentError` is raised when it runs, but not if
+    XLA compiled it.
+
+    Args:
+        name: Name of the argument, for the error message.
+        values: Integers to check.
+        most: Largest allowed value.
+
+    Returns:
+        `values` as a tensor of the same dtype.
+
+    Raises:
+        ValueError: If the values are known and one is out of range.
+    """
+    values = tf.convert_to_tensor(values)
+    message = f"Values of `{name}` must be from 0 to {most}"
+    known = tf.get_static_value(values)
+    if known is not None:
+        if known.size and not (0 <= known.min() and known.max() <= most):
+            raise ValueError(
+                f"{message}, those given are from {known.min()} to {known.max()}."
+            )
+        return values
+    numbers = tf.cast(values, tf.int32)
+    fits = tf.reduce_all((numbers >= 0) & (numbers <= most))
+    with tf.control_dependencies([tf.debugging.Assert(fits, [message])]):
+        return tf.identity(values)
+
+
 def same_rows(**values: ArrayLike) -> list[tf.Tensor]:
     """Returns two tensors, or raises if they do not have the same number of rows.
 

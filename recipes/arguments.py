@@ -102,6 +102,14 @@ def above_zero(text):
     return number
 
 
+def at_least_zero(text):
+    """Type of flags that take a number of at least 0."""
+    number = float(text)
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of at least 0")
+    return number
+
+
 def share(text):
     """Type of flags that take a number from 0 to 1."""
     number = float(text)
@@ -110,7 +118,7 @@ def share(text):
     return number
 
 
-above_zero.__name__ = share.__name__ = "number"
+above_zero.__name__ = at_least_zero.__name__ = share.__name__ = "number"
 
 
 def add_number(group, flag, default, help, type=None):
@@ -126,7 +134,7 @@ def add_number(group, flag, default, help, type=None):
     """
     kind = type or (float if isinstance(default, float) else positive)
     help = f"{help} (default: %(default)s)"
-    metavar = "X" if kind in (above_zero, float, share) else "N"
+    metavar = "X" if kind in (above_zero, at_least_zero, float, share) else "N"
     group.add_argument(flag, type=kind, default=default, metavar=metavar, help=help)
 
 

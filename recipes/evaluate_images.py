@@ -5,10 +5,11 @@
 
 The table has one row per prior: uniform (every code costs the same), unigram (the
 frequencies of codes in the training set, of each slot or of each slot and cell) and the
-trained one. Totals are valid bounds,
-computed with the codes that would be sent. Below the table is the accounting of the
-paper, which is not a bound. For a VAE the table has the ELBO and the
-importance-weighted bound, for an ImageTransformer its exact bits.
+trained one. Totals are valid bounds, computed with the codes that would be sent. Below
+the table is the accounting of the paper, which is not a bound. A prior with classes is
+told the labels of the images: its bits, and their total, are conditional on the class.
+For a VAE the table has the ELBO and the importance-weighted bound, for an
+ImageTransformer its exact bits.
 """
 
 import dataclasses
@@ -18,8 +19,10 @@ from arguments import add_number, make_parser, positive, user_errors
 from image_arguments import add_image_model_arguments, image_data
 
 
-def evaluate_codes(options, model, train, images):
+def evaluate_codes(options, model, train, images, labels):
     """Returns the rows of the table, one `ImageBits` per prior, and notes below it."""
+    import math
+
     from keras_vqem.evaluation import image_bits
     from keras_vqem.layers import VQEMBottleneck
 
@@ -35,19 +38,33 @@ def evaluate_codes(options, model, train, images):
     samples = model.bottleneck.num_samples if em else None
     if model.prior is not None:
         priors["predictor"] = image_bits.PredictorPrior(model.prior)
+    if labels is not None:
+        number = model.prior.num_classes
+        sent = math.log2(number) / math.prod(images.shape[1:])
+        notes.append(
+            f"the predictor is told which of {number} classes an image has: its bits "
+            f"and the total are conditional on the class. A bound without that has to "
+            f"send the class too, for at most {sent:.4f} more."
+        )
     if model.prior is not None and samples and not options.bound_only:
         total, reconstruction, prior = image_bits.paper_accounting(
-            model, images, model.prior, samples, batch_size=options.batch_size
+            model,
+            images,
+            model.prior,
+            samples,
+            batch_size=options.batch_size,
+            labels=labels,
         )
         notes.append(
             f"the paper's accounting ({samples} draws, not a bound): {total:.3f} = "
             f"{reconstruction:.3f} + {prior:.3f}"
         )
-    rows = image_bits.evaluate_priors(model, images, priors, options.batch_size)
+    size = options.batch_size
+    rows = image_bits.evaluate_priors(model, images, priors, size, labels)
     return rows, notes
 
 
-def evaluate(options, model, train, images):
+def evaluate(options, model, train, images, labels):
     from keras_vqem.evaluation import image_bits
     from keras_vqem.models import ImageTransformer, ImageVQVAE
 
@@ -61,7 +78,7 @@ def evaluate(options, model, train, images):
         found = image_bits.ImageBits(bits, bits, 0.0, nan, nan, nan, len(images))
         return {"exact": found}, []
     if isinstance(model, ImageVQVAE):
-        return evaluate_codes(options, model, train, images)
+        return evaluate_codes(options, model, train, images, labels)
     number, size = options.importance_samples, {"batch_size": options.batch_size}
     return {
         "ELBO": image_bits.gaussian_bound(model, images, **size),
@@ -109,7 +126,10 @@ def main(arguments=None):
     images = data.images(options.split)[: options.images]
     counted = options.unigram_images if isinstance(model, ImageVQVAE) else 0
     train = data.images("train")[:counted] if counted else None
-    rows, notes = evaluate(options, model, train, images)
+    labels, prior = None, getattr(model, "prior", None)
+    if prior is not None and prior.num_classes is not None:
+        labels = data.labels(options.split)[: options.images]
+    rows, notes = evaluate(options, model, train, images, labels)
 
     fields = [field.name for field in dataclasses.fields(next(iter(rows.values())))]
     print(f"{options.model}: {model.count_params():,} parameters\n")

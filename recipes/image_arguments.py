@@ -3,7 +3,14 @@
 Only recipes import this module.
 """
 
-from arguments import add_learning_arguments, add_number, add_run_arguments, positive
+from arguments import (
+    add_learning_arguments,
+    add_number,
+    add_run_arguments,
+    at_least_zero,
+    positive,
+    share,
+)
 
 
 def add_image_data_arguments(parser):
@@ -64,6 +71,27 @@ def add_image_run_arguments(parser, learning_rate, warmup_steps, batch_size):
         metavar="N",
         help="number of batches per epoch (default: all images once)",
     )
+
+
+def add_sampling_arguments(parser):
+    """Adds the flags of how codes are drawn."""
+    help = "temperature of samples; 0 takes the most probable symbols"
+    add_number(parser, "--temperature", 1.0, help, at_least_zero)
+    parser.add_argument(
+        "--top-p",
+        type=share,
+        metavar="X",
+        help="draw each symbol from the most probable ones that have this probability "
+        "together, above 0 (default: from all)",
+    )
+
+
+def sampling_options(arguments):
+    """Returns the options of `sample` among parsed arguments."""
+    found = {"temperature": arguments.temperature}
+    if arguments.top_p is not None:
+        found["top_p"] = arguments.top_p
+    return found
 
 
 def add_grouped_arguments(parser):

@@ -3,16 +3,28 @@
     python recipes/sample_images.py --model runs/image_em --prior runs/image_em_prior \\
         --data data --output out/pictures
 
-The pictures are reconstructions.png (test images above their reconstructions),
-interpolations.png (from one image to another, through the codebook) and, with a prior,
-samples.png (new images) and inpainting.png (test images, their upper halves, and
-completions of the lower halves).
+The pictures are
+
+- reconstructions.png: test images above their reconstructions;
+- interpolations.png: from one image to another, through the codebook;
+- pixels.png, with grouped pixels: a test image, what is expected of its codes, and
+  draws: the same codes, other pixels;
+- samples.png, with a prior: new images. If the prior has classes, each row shows one;
+  --labels chooses them;
+- inpainting.png, with a prior: test images, what is left of them, and completions. By
+  default the upper half is left; --mask FILE is a black and white picture, white where
+  an image is kept.
 """
 
 from pathlib import Path
 
 from arguments import add_number, make_parser, user_errors
-from image_arguments import add_image_model_arguments, image_data
+from image_arguments import (
+    add_image_model_arguments,
+    add_sampling_arguments,
+    image_data,
+    sampling_options,
+)
 
 
 def reconstructions(model, images, columns):
@@ -37,24 +49,96 @@ def interpolations(model, images, columns):
     return np.stack(rows)
 
 
-def inpainting(model, prior, images, completions, seed):
-    """Returns columns: images, their upper halves, and completions of these."""
+def other_pixels(model, images, columns, seed):
+    """Returns rows: an image, the expectation of its codes, and draws from them."""
     import numpy as np
 
-    middle = images.shape[1] // 2
-    given, shown = images.copy(), images.copy()
-    # A code also depends on neighbouring cells, which must not reveal the lower half.
-    # So the last known row of pixels is repeated below.
-    given[:, middle:] = images[:, middle - 1 : middle]
-    shown[:, middle:] = 128
-    codes = np.asarray(model.encode(given))
-    half = codes.reshape(len(codes), -1)[:, : codes[0].size // 2]
-    columns = [images, shown]
-    for number in range(completions):
-        own = (seed, 1 + number)
-        drawn = prior.sample(len(codes), seed=own, prefix=half)
-        columns.append(np.asarray(model.generated(drawn, own)))
+    codes = model.encode(images)
+    rows = [images, model.decode(codes)]
+    rows += [model.decode(codes, (seed, 1 + n)) for n in range(max(columns - 2, 1))]
+    return np.stack(rows, axis=1)
+
+
+def mask_of(path, size):
+    """Returns which pixels to keep, booleans `[H, W]`, from a black and white picture.
+
+    Args:
+        path: File, or None to keep the upper half.
+        size: Height and width of the mask.
+    """
+    import numpy as np
+    import tensorflow as tf
+
+    if path is None:
+        return np.repeat((np.arange(size[0]) < size[0] // 2)[:, None], size[1], axis=1)
+    try:
+        picture = tf.io.decode_image(path.read_bytes(), 1, expand_animations=False)
+    except tf.errors.InvalidArgumentError:
+        raise ValueError(
+            f"{path} is no PNG, JPEG or BMP file. Pass a black and white picture that "
+            f"is white where images are to be kept."
+        ) from None
+    return tf.image.resize(picture, size, "nearest").numpy()[..., 0] > 127
+
+
+def inpainting(model, images, known, completions, seed, **options):
+    """Returns columns: images, what is left of them, and completions of this.
+
+    Args:
+        model: An `ImageVQVAE` with a prior.
+        images: uint8 `[B, H, W, 3]`.
+        known: Booleans `[H, W]`, True for pixels that are left.
+        completions: Number of completions.
+        seed: Integer.
+        **options: Other arguments of `ImageVQVAE.inpaint`.
+    """
+    import numpy as np
+    import tensorflow as tf
+
+    graph = tf.function(lambda own: model.inpaint(images, known, own, **options))
+    columns = [images, np.where(known[..., None], images, np.uint8(128))]
+    columns += [graph(tf.constant([seed, 1 + n])) for n in range(completions)]
     return np.stack(columns, axis=1)
+
+
+def samples(model, rows, columns, seed, labels, **options):
+    """Returns rows of new images, one per label if there are labels."""
+    import numpy as np
+    import tensorflow as tf
+
+    if labels is not None:
+        rows, options["labels"] = len(labels), np.repeat(labels, columns)
+    graph = tf.function(lambda: model.sample(rows * columns, (seed, 0), **options))
+    found = np.asarray(graph())
+    return found.reshape(rows, columns, *found.shape[1:])
+
+
+def labels_of(texts, prior, names):
+    """Returns the labels that are asked for, or None for a prior without classes.
+
+    Args:
+        texts: List of numbers or names of classes as text, or None for all classes.
+        prior: The `GridTransformer`.
+        names: Names of the classes of the data.
+    """
+    number = prior.num_classes
+    if number is None:
+        if texts:
+            raise ValueError(
+                "--labels needs a prior with classes: train_image_prior.py "
+                "--class-conditional. Leave it out to sample without."
+            )
+        return None
+    if not texts:
+        return list(range(number))
+    known = {str(label): label for label in range(number)}
+    known.update({name: label for label, name in enumerate(names[:number])})
+    wrong = [text for text in texts if text not in known]
+    if wrong:
+        raise ValueError(
+            f"--labels {wrong[0]!r} is no class. Choose from {', '.join(known)}."
+        )
+    return [known[text] for text in texts]
 
 
 @user_errors
@@ -70,22 +154,35 @@ def main(arguments=None):
     )
     add_number(parser, "--columns", 10, "number of images per row")
     add_number(parser, "--rows", 4, "number of rows per picture")
-    help = "temperature of samples; 0 takes the most probable symbols"
-    add_number(parser, "--temperature", 1.0, help)
+    add_sampling_arguments(parser)
     add_number(parser, "--seed", 0, "seed of samples", int)
+    parser.add_argument(
+        "--labels",
+        nargs="+",
+        metavar="CLASS",
+        help="classes of samples, numbers or names, for a prior with classes "
+        "(default: all)",
+    )
+    parser.add_argument(
+        "--mask",
+        type=Path,
+        metavar="FILE",
+        help="picture that is white where inpainting keeps an image (default: white in "
+        "the upper half)",
+    )
+    help = "number of candidates per completion; more fit better to the kept part"
+    add_number(parser, "--num-candidates", 8, help)
     options = parser.parse_args(arguments)
-    if options.temperature < 0:
-        parser.error("--temperature must not be negative")
-
-    import numpy as np
 
     from keras_vqem.evaluation.image_grids import save_grid
+    from keras_vqem.layers import GroupedPixels
     from keras_vqem.models import ImageVAE, ImageVQVAE
     from keras_vqem.models.loading import load_with_prior
 
     rows, columns = options.rows, options.columns
     model = load_with_prior(options.model, options.prior, ImageVQVAE, ImageVAE)
-    images = image_data(options).images("test")
+    data = image_data(options)
+    images, chosen = data.images("test"), sampling_options(options)
     prior = model.prior if isinstance(model, ImageVQVAE) else None
     needed = max(rows * columns, 2 * rows)
     if len(images) < needed:
@@ -98,13 +195,21 @@ def main(arguments=None):
         "reconstructions": reconstructions(model, images[: rows * columns], columns),
         "interpolations": interpolations(model, images[: 2 * rows], columns),
     }
+    if isinstance(model.likelihood, GroupedPixels):
+        drawn = other_pixels(model, images[:rows], columns, options.seed)
+        pictures["pixels"] = drawn
     if prior is not None:
-        samples = np.asarray(
-            model.sample(rows * columns, (options.seed, 0), options.temperature)
-        )
-        pictures["samples"] = samples.reshape(rows, columns, *samples.shape[1:])
+        labels = labels_of(options.labels, prior, data.class_names)
+        drawn = samples(model, rows, columns, options.seed, labels, **chosen)
+        pictures["samples"] = drawn
+        if prior.num_classes is not None:
+            # Completions are told what the image shows.
+            chosen["labels"] = data.labels("test")[:rows]
+        chosen["num_candidates"] = options.num_candidates
+        known = mask_of(options.mask, model.image_size)
+        completions = max(columns - 2, 1)
         pictures["inpainting"] = inpainting(
-            model, prior, images[:rows], max(columns - 2, 1), options.seed
+            model, images[:rows], known, completions, options.seed, **chosen
         )
     options.output.mkdir(parents=True, exist_ok=True)
     for name, picture in pictures.items():

@@ -7,7 +7,8 @@ The codes of the training images of the run, with their mirror images, are compu
 first and stored in the run folder. Encoding all images takes about an hour on one core.
 The paper's prior is --num-layers 6 --context previous --soft-labels: local attention
 alone, and the draws of soft EM as labels, each of which counts a part, in place of the
-nearest codes. Next:
+nearest codes. With --class-conditional the prior learns what images of each class are
+like, and can be asked for one. Next:
 
     python recipes/evaluate_images.py --model runs/image_em \\
         --prior runs/image_em_prior --data data
@@ -120,14 +121,18 @@ def number_of_draws(arguments, bottleneck):
     return number
 
 
-def make_model(arguments, bottleneck, codes, start):
+def make_model(arguments, bottleneck, codes, start, num_classes=None):
     """Returns the prior, which starts from the codebook if there is one."""
     import numpy as np
 
     from keras_vqem.models import GridTransformer
 
     grid = codes.shape[1:]
-    options = {**sizes(arguments), "context": arguments.context}
+    options = {
+        **sizes(arguments),
+        "context": arguments.context,
+        "num_classes": num_classes,
+    }
     if bottleneck.codebook is None:
         return GridTransformer(grid, bottleneck.num_codes, **options)
     codebook = np.asarray(bottleneck.codebook)
@@ -168,6 +173,12 @@ def main(arguments=None):
         action="store_true",
         help="learn the draws of soft EM instead of the nearest codes",
     )
+    parser.add_argument(
+        "--class-conditional",
+        action="store_true",
+        help="learn the codes of each class of images, by the labels of the data "
+        "(cifar10 and shapes have some)",
+    )
     arguments = parser.parse_args(arguments)
 
     import numpy as np
@@ -189,6 +200,10 @@ def main(arguments=None):
                 f"--dataset and --data, and --size {height}."
             )
 
+        labels, num_classes = None, None
+        if arguments.class_conditional:
+            labels = [data.labels(split) for split in ("train", "val")]
+            num_classes = len(data.class_names)
         order = (arguments.batch_size, arguments.seed, arguments.steps_per_epoch)
         rows, start = rows_seen(2 * len(images[0]), *order, arguments.epochs)
         draws = number_of_draws(arguments, autoencoder.bottleneck)
@@ -201,11 +216,17 @@ def main(arguments=None):
             autoencoder, images, rows, path, made_of.hexdigest(), draws
         )
         # Validation is of what is sent: the nearest codes.
-        val = validation_set({"symbols": val}, arguments.batch_size)
+        val = {"symbols": val}
+        if labels is not None:
+            # A mirror image has the class of its image.
+            arrays["labels"], val["labels"] = np.tile(labels[0], 2), labels[1]
+        val = validation_set(val, arguments.batch_size)
         batches = ArrayBatches(arrays, *order)
         steps = arguments.epochs * batches.steps_per_epoch
 
-        model = make_model(arguments, autoencoder.bottleneck, arrays["symbols"], start)
+        model = make_model(
+            arguments, autoencoder.bottleneck, arrays["symbols"], start, num_classes
+        )
         model.compile(
             adam(run, arguments, steps, WARMUP_STEPS),
             accumulation_steps=arguments.accumulation_steps,

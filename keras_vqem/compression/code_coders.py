@@ -78,6 +78,12 @@ class PriorCoder(UniformCoder):
     """
 
     def __init__(self, prior: GridTransformer):
+        if prior.num_classes is not None:
+            raise ValueError(
+                f"The prior has {prior.num_classes} classes, and nobody knows the "
+                f"class of a tile. Use a model whose prior has none, or no prior "
+                f"(--no-prior)."
+            )
         super().__init__(prior.grid, prior.num_symbols)
         twin = GridTransformer.from_config({**prior.get_config(), "dtype": "float64"})
         twin.build()

@@ -21,6 +21,7 @@ def sample_search(
     min_length: int = 0,
     temperature: float | tf.Tensor = 1.0,
     top_k: int | None = None,
+    top_p: float | tf.Tensor | None = None,
     *,
     seed: Sequence[int] | np.ndarray | tf.Tensor,
     pad_id: int = 0,
@@ -46,6 +47,10 @@ def sample_search(
         temperature: Divisor of the logits, a number or a scalar tensor. Values below 1
             make probable ids more probable; 0 is greedy search.
         top_k: Number of most probable ids to draw from. None draws from all ids.
+        top_p: Probability of the nucleus, above 0 and up to 1, a number or a scalar
+            tensor: ids are drawn from the most probable ones, as few as have this
+            probability together, at the given temperature and among the `top_k`. None
+            or 1 draws from all ids.
         seed: Two integers, as a sequence or an int32 tensor `[2]`; or two integers per
             row, int32 `[batch, 2]`.
         pad_id: Id that fills a row after its end. `step` never gets it.
@@ -62,6 +67,10 @@ def sample_search(
     ...     coin, (), 3, start_id=0, end_id=None, max_length=5, seed=(0, 1))
     >>> ids.shape
     TensorShape([3, 5])
+
+    References:
+        - Holtzman et al., 2019. The Curious Case of Neural Text Degeneration.
+          arXiv:1904.09751 (`top_p`).
     """
     if not tf.is_tensor(temperature) and not temperature >= 0:
         raise ValueError(
@@ -70,6 +79,13 @@ def sample_search(
         )
     if top_k is not None:
         top_k = whole_number("top_k", top_k, 1, "Use None to draw from all ids.")
+    if top_p is not None and not tf.is_tensor(top_p):
+        if not 0 < top_p <= 1:
+            raise ValueError(
+                f"`top_p` must be above 0 and at most 1, received {top_p!r}. Use None "
+                f"to draw from all ids."
+            )
+        top_p = None if top_p == 1 else top_p
     seed = tf.cast(seed, tf.int32)
     rows = tf.get_static_value(batch_size)
     if not any(seed.shape.is_compatible_with(shape) for shape in ([2], [rows, 2])):
@@ -96,14 +112,22 @@ def sample_search(
             )
         return -keras.ops.log(-keras.ops.log(found))
 
+    def nucleus(logits, scale):
+        # The largest comes first, and stays whatever its probability.
+        above = (logits - logits[:, :1]) / tf.maximum(scale, 1e-30)
+        before = tf.cumsum(tf.nn.softmax(above), axis=-1, exclusive=True)
+        return tf.where(before < top_p, logits, -float("inf"))
+
     def draw(logits, position):
-        among = None
-        if top_k is not None and top_k < logits.shape[-1]:
-            logits, among = tf.math.top_k(logits, top_k)
+        among, scale = None, tf.cast(temperature, tf.float32)
+        number = logits.shape[-1] if top_k is None else min(top_k, logits.shape[-1])
+        if top_p is not None or number < logits.shape[-1]:
+            logits, among = tf.math.top_k(logits, number)
+        if top_p is not None:
+            logits = nucleus(logits, scale)
         # Adding Gumbel noise and taking the largest is a draw from the softmax. Not
         # the logits but the noise is scaled: logits would overflow if divided by a
         # temperature near 0.
-        scale = tf.cast(temperature, tf.float32)
         drawn = tf.argmax(
             logits + scale * noise(tf.shape(logits), position),
             axis=-1,

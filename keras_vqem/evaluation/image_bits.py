@@ -14,13 +14,16 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
 from keras_vqem.evaluation import codes as code_counts
+from keras_vqem.evaluation.image_priors import PredictorPrior as PredictorPrior
+from keras_vqem.evaluation.image_priors import Prior as Prior
+from keras_vqem.evaluation.image_priors import UniformPrior as UniformPrior
+from keras_vqem.evaluation.image_priors import UnigramPrior as UnigramPrior
 from keras_vqem.evaluation.image_quality import psnr
 from keras_vqem.layers.bottlenecks.code_metrics import perplexity
 from keras_vqem.models import GridTransformer, ImageVAE, ImageVQVAE
@@ -47,89 +50,6 @@ class ImageBits:
     perplexity: float
     used: float
     images: int
-
-
-class Prior(Protocol):
-    """Interface of the priors that `evaluate` takes."""
-
-    def nats(self, codes: np.ndarray) -> np.ndarray:
-        """Returns the cost of codes `[B, rows, columns, slots]` in nats, `[B]`."""
-
-
-class UniformPrior:
-    """Prior under which all codes are equally likely: log2 `num_codes` bits per code.
-
-    Args:
-        num_codes: Size of the codebook.
-    """
-
-    def __init__(self, num_codes: int):
-        self.num_codes = num_codes
-
-    def nats(self, codes: np.ndarray) -> np.ndarray:
-        """Returns the cost of codes `[B, ...]` in nats, `[B]`."""
-        number = math.prod(codes.shape[1:])
-        return np.full(len(codes), number * math.log(self.num_codes))
-
-
-class UnigramPrior:
-    """Prior of code frequencies: one distribution per slot, shared by all cells.
-
-    Args:
-        codes: Integer array `[N, rows, columns, slots]`, codes of training images.
-        num_codes: Size of the codebook.
-        per_cell: Whether each slot of each cell has a distribution of its own, as in
-            van den Oord et al. (2017). It needs more images to count.
-    """
-
-    def __init__(self, codes: np.ndarray, num_codes: int, per_cell: bool = False):
-        self.per_cell = per_cell
-        # Each count is increased by 1, so that no code is impossible.
-        counts = code_counts.count(self._places(codes), num_codes) + 1.0
-        self.log_p = np.log(counts / counts.sum(axis=-1, keepdims=True))
-
-    def _places(self, codes):
-        """Codes `[..., places]`, with one distribution per place."""
-        codes = np.asarray(codes)
-        return codes.reshape(len(codes), -1) if self.per_cell else codes
-
-    def nats(self, codes: np.ndarray) -> np.ndarray:
-        """Returns the cost of codes `[B, rows, columns, slots]` in nats, `[B]`."""
-        codes = self._places(codes)
-        picked = self.log_p[np.arange(codes.shape[-1]), codes]
-        return -picked.reshape(len(codes), -1).sum(axis=-1)
-
-
-class PredictorPrior:
-    """Prior of a trained predictor.
-
-    Args:
-        predictor: A `keras_vqem.models.GridTransformer` over the codes.
-    """
-
-    def __init__(self, predictor: GridTransformer):
-        self.predictor = predictor
-        self._graph = tf.function(
-            lambda inputs: ops.sum(
-                predictor.nats(inputs, predictor(inputs)), axis=(1, 2, 3)
-            )
-        )
-
-    def nats(self, codes: np.ndarray, samples: np.ndarray | None = None) -> np.ndarray:
-        """Returns the cost of codes in nats.
-
-        Args:
-            codes: Integer array `[B, rows, columns, slots]`.
-            samples: Integer array `[B, rows, columns, slots, m]` of draws whose mean
-                cost is charged instead, or None.
-
-        Returns:
-            float array `[B]`.
-        """
-        inputs = {"symbols": ops.cast(codes, "int32")}
-        if samples is not None:
-            inputs["samples"] = ops.cast(samples, "int32")
-        return np.asarray(self._graph(inputs))
 
 
 def encode(
@@ -202,7 +122,7 @@ def _seeded(bottleneck, seed):
 def _codes_of_parts(graph, model, images, batch_size, log):
     dtype = "uint8" if model.bottleneck.num_codes <= 256 else "int32"
     found, shown = [], time.monotonic()
-    for part in _parts(images, batch_size):
+    for part in parts(images, batch_size):
         found.append(np.asarray(graph(part)).astype(dtype))
         if log is not None and time.monotonic() - shown >= 10:
             shown = time.monotonic()
@@ -216,19 +136,22 @@ def evaluate(
     images: np.ndarray,
     prior: Prior,
     batch_size: int = 100,
+    labels: np.ndarray | None = None,
 ) -> ImageBits:
     """Measures an autoencoder with codes.
 
     Args:
         model: A `keras_vqem.models.ImageVQVAE`.
         images: uint8 array `[N, H, W, 3]`.
-        prior: Prior over the codes, one of the classes of this module.
+        prior: Prior over the codes, such as a `PredictorPrior`.
         batch_size: Number of images per batch.
+        labels: Classes of the images, integers `[N]`, for a prior with classes. Its
+            bits, and the total, are then conditional on them.
 
     Returns:
         An `ImageBits`.
     """
-    return evaluate_priors(model, images, {"": prior}, batch_size)[""]
+    return evaluate_priors(model, images, {"": prior}, batch_size, labels)[""]
 
 
 def evaluate_priors(
@@ -236,6 +159,7 @@ def evaluate_priors(
     images: np.ndarray,
     priors: Mapping[str, Prior],
     batch_size: int = 100,
+    labels: np.ndarray | None = None,
 ) -> dict[str, ImageBits]:
     """Measures an autoencoder with codes under several priors, with one pass of it.
 
@@ -244,6 +168,7 @@ def evaluate_priors(
         images: uint8 array `[N, H, W, 3]`.
         priors: Dict from names to priors over the codes.
         batch_size: Number of images per batch.
+        labels: Classes of the images, integers `[N]`, for priors with classes.
 
     Returns:
         Dict from the same names to `ImageBits`.
@@ -256,7 +181,7 @@ def evaluate_priors(
         return codes, model.log_prob(images, latents), model.expected(latents)
 
     found = []
-    for part in _parts(images, batch_size):
+    for part in parts(images, batch_size):
         codes, log_p, expected = step(part)
         found.append((codes.numpy(), -log_p.numpy(), psnr(part, expected.numpy())))
     codes, nats, psnrs = (np.concatenate(x) for x in zip(*found, strict=True))
@@ -266,9 +191,11 @@ def evaluate_priors(
     used = (float(np.mean(perplexity(counts))), float((counts > 0).mean()))
     measured = {}
     for name, prior in priors.items():
-        prior_nats = np.concatenate(
-            [prior.nats(part) for part in _parts(codes, batch_size)]
-        )
+        given = [(part,) for part in parts(codes, batch_size)]
+        if labels is not None:
+            sent = parts(labels, batch_size)
+            given = [(*part, own) for part, own in zip(given, sent, strict=True)]
+        prior_nats = np.concatenate([prior.nats(*part) for part in given])
         prior_bits = prior_nats.mean() * scale
         measured[name] = ImageBits(
             float(reconstruction + prior_bits),
@@ -288,6 +215,7 @@ def paper_accounting(
     num_samples: int,
     seed: int = 0,
     batch_size: int = 100,
+    labels: np.ndarray | None = None,
 ) -> tuple[float, float, float]:
     """Computes the paper's log perplexity in bits per dimension, which is not a bound.
 
@@ -301,18 +229,21 @@ def paper_accounting(
         num_samples: Number of draws per code.
         seed: Seed of the draws.
         batch_size: Number of images per batch.
+        labels: Classes of the images, integers `[N]`, for a predictor with classes.
 
     Returns:
         A tuple of bits per dimension: total, reconstruction and prior.
     """
     prior, nats = PredictorPrior(predictor), np.zeros(2)
     with _seeded(model.bottleneck, seed):
-        for part in _parts(images, batch_size):
+        for first in range(0, len(images), batch_size):
+            part = images[first : first + batch_size]
+            own = None if labels is None else labels[first : first + batch_size]
             samples = _draws(model, part, num_samples)
             latents = [model.latents(codes) for codes in ops.unstack(samples, axis=-1)]
             latents = ops.mean(ops.stack(latents), axis=0)
             nats[0] -= np.sum(model.log_prob(part, latents))
-            nats[1] += np.sum(prior.nats(model.encode(part), samples))
+            nats[1] += np.sum(prior.nats(model.encode(part), own, samples))
     reconstruction, prior_bits = nats / (math.log(2.0) * images.size)
     return float(reconstruction + prior_bits), float(reconstruction), float(prior_bits)
 
@@ -361,7 +292,7 @@ def gaussian_bound(
         return log_w, kl, expected
 
     totals, reconstructions, psnrs = [], [], []
-    for number, part in enumerate(_parts(images, batch_size)):
+    for number, part in enumerate(parts(images, batch_size)):
         log_w, kl, expected = step(part, tf.constant([seed, number]))
         log_p, ratio = (np.stack(x).astype("float64") for x in zip(*log_w, strict=True))
         reconstructions.append(-log_p.mean(axis=0))
@@ -385,5 +316,6 @@ def gaussian_bound(
     )
 
 
-def _parts(array, size):
+def parts(array: np.ndarray, size: int) -> list[np.ndarray]:
+    """Returns the rows of an array in parts of `size` rows, the last one smaller."""
     return [array[i : i + size] for i in range(0, len(array), size)]

@@ -107,9 +107,7 @@ def evaluate(
             takes_rescorer = "rescorer" in model.generation_options
             if rescorer is not None and number > 1 and takes_rescorer:
                 options["rescorer"], settings["rescored"] = rescorer, True
-            outputs[row], scores = quality(
-                model, corpus, batch_size, also, **options
-            )
+            outputs[row], scores = quality(model, corpus, batch_size, also, **options)
             entry = {"name": row, "translator": name, "class": type(model).__name__}
             entries.append({**entry, **settings, **scores})
             timed[row] = model, options

@@ -5,6 +5,8 @@ import pathlib
 
 import numpy as np
 
+# Names of the labels, in their order.
+CLASSES = tuple("airplane automobile bird cat deer dog frog horse ship truck".split())
 FILES = {
     "train": tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
     "test": ("test_batch.bin",),
@@ -30,7 +32,8 @@ def load_cifar10(
 
     Returns:
         A tuple `(images, labels)`: `uint8` of shape `[N, 32, 32, 3]` and `int32` of
-        shape `[N]`, both in the order of the files.
+        shape `[N]`, both in the order of the files. A label is an index into
+        `keras_vqem.images.cifar10.CLASSES`.
 
     Raises:
         FileNotFoundError: If a file is missing.
@@ -75,7 +78,7 @@ def _read(path):
             f"or not a CIFAR-10 file. {REMEDY}"
         )
     records = np.fromfile(path, np.uint8).reshape(-1, RECORD_BYTES)
-    foreign = np.flatnonzero(records[:, 0] > 9)
+    foreign = np.flatnonzero(records[:, 0] >= len(CLASSES))
     if len(foreign):
         raise ValueError(
             f"{path} has the expected {expected} bytes, but the label of record "

@@ -15,6 +15,8 @@ class ImageBatches(ArrayBatches):
         flip: Whether to mirror images left to right, each in about half of the epochs.
         steps_per_epoch: Number of batches per epoch, to make epochs shorter than one
             pass over the images. None takes all full batches.
+        labels: Array of integers `[N]`, classes of the images, for batches with
+            `labels`. None for batches of images alone.
 
     Example:
 
@@ -34,6 +36,7 @@ class ImageBatches(ArrayBatches):
         seed: int = 0,
         flip: bool = False,
         steps_per_epoch: int | None = None,
+        labels: np.ndarray | None = None,
     ):
         images = np.asarray(images)
         if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
@@ -41,7 +44,10 @@ class ImageBatches(ArrayBatches):
                 f"images must be uint8 of shape [N, H, W, 3], not {images.dtype} of "
                 f"shape {list(images.shape)}. Pass what ImageData.images returns."
             )
-        super().__init__({"images": images}, batch_size, seed, steps_per_epoch)
+        arrays = {"images": images}
+        if labels is not None:
+            arrays["labels"] = labels
+        super().__init__(arrays, batch_size, seed, steps_per_epoch)
         self.flip = flip
 
     def _changes(self, rng):

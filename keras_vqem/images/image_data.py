@@ -1,4 +1,4 @@
-"""ImageData: the train, val and test images of a data set given by name."""
+"""ImageData: train, val and test images of a data set given by name, and labels."""
 
 import functools
 import operator
@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 
-from keras_vqem.images import shapes
+from keras_vqem.images import cifar10, shapes
 from keras_vqem.images.cifar10 import load_cifar10
 from keras_vqem.images.image_folder import (
     load_image_folder,
@@ -16,6 +16,7 @@ from keras_vqem.images.image_folder import (
 )
 
 SPLITS = ("train", "val", "test")
+NO_LABELS = np.zeros(0, "int32")
 NAMES = ("cifar10", "folder", "shapes", "tfds:NAME")
 
 
@@ -102,6 +103,35 @@ class ImageData:
             ValueError: If the data is damaged or of another kind, if the split is
                 unknown, or if the training set is too small for a validation split.
         """
+        return self._part(split)[0]
+
+    def labels(self, split: str) -> np.ndarray:
+        """Returns the labels of the images of a split, in the order of `images`.
+
+        Args:
+            split: Name of the split: `"train"`, `"val"` or `"test"`.
+
+        Returns:
+            Indices into `class_names`, `int32` of shape `[N]`.
+
+        Raises:
+            FileNotFoundError: If the data or the split does not exist.
+            ValueError: If the data set has no labels, or as `images` does.
+        """
+        if not self.class_names:
+            raise ValueError(
+                f"{self._source} has no labels that can be read. Use cifar10 or "
+                f"shapes, or do without labels."
+            )
+        return self._part(split)[1]
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes that labels stand for; empty if there are no labels."""
+        return self._source.class_names
+
+    def _part(self, split):
+        """Returns images and labels of a split."""
         if split not in SPLITS:
             raise ValueError(
                 f"Unknown split {split!r}: use one of {', '.join(SPLITS)}."
@@ -112,7 +142,7 @@ class ImageData:
             return self._load(split, there)
         if own:
             return self._load(own[0], there)
-        images = self._load("train", there)
+        images, labels = self._load("train", there)
         kept = len(images) - self.validation
         if kept < 1:
             raise ValueError(
@@ -121,13 +151,13 @@ class ImageData:
                 "validation. Lower validation, or add images."
             )
         if split == "train":
-            return images[:kept]
+            return images[:kept], labels[:kept]
         if not self.validation:
             raise ValueError(
                 f"{self._source} has no validation split, and validation=0 takes none "
                 "from the training set. Raise validation, the number of images to take."
             )
-        return images[kept:]
+        return images[kept:], labels[kept:]
 
     def _load(self, split, there):
         if split not in there:
@@ -136,17 +166,21 @@ class ImageData:
                 f"{', '.join(sorted(there)) or 'none'}. {self._source.remedy}"
             )
         if split not in self._loaded:
-            images = self._source.load(split)
-            images.flags.writeable = False
-            self._loaded[split] = images
+            found = self._source.load(split)
+            for array in found:
+                array.flags.writeable = False
+            self._loaded[split] = found
         return self._loaded[split]
 
 
 # A source knows its name for messages, its splits, and how to load the images of a
-# split. Its `remedy` says what to do if a split is missing.
+# split and their labels, which are empty if it has no `class_names`. Its `remedy` says
+# what to do if a split is missing.
 
 
 class _Cifar10:
+    class_names = cifar10.CLASSES
+
     def __init__(self, data_dir, size):
         self.data_dir, self.size = data_dir, size
 
@@ -157,15 +191,17 @@ class _Cifar10:
         return {"train", "test"}
 
     def load(self, split):
-        images, _ = load_cifar10(self.data_dir, split)
+        images, labels = load_cifar10(self.data_dir, split)
         if self.size in (None, 32):
-            return images
+            return images, labels
         # In parts, because the floats of resizing take four times the memory.
         parts = np.array_split(images, -(-len(images) // 1000))
-        return np.concatenate([resize_square(part, self.size) for part in parts])
+        parts = [resize_square(part, self.size) for part in parts]
+        return np.concatenate(parts), labels
 
 
 class _Folder:
+    class_names = ()
     remedy = "Put the images into its subfolders train, test and, optionally, val."
 
     def __init__(self, data_dir, size):
@@ -180,10 +216,11 @@ class _Folder:
         return {path.name for path in self.data_dir.iterdir() if path.is_dir()}
 
     def load(self, split):
-        return load_image_folder(self.data_dir / split, self.size)
+        return load_image_folder(self.data_dir / split, self.size), NO_LABELS
 
 
 class _Shapes:
+    class_names = shapes.CLASSES
     COUNTS = {"train": 20_000, "validation": 2_000, "test": 2_000}
 
     def __init__(self, seed, size):
@@ -196,11 +233,11 @@ class _Shapes:
         return set(self.COUNTS)
 
     def load(self, split):
-        images, _ = shapes.images(self.COUNTS[split], self.seed, split, self.size)
-        return images
+        return shapes.images(self.COUNTS[split], self.seed, split, self.size)
 
 
 class _Tfds:
+    class_names = ()
     remedy = "Use another data set."
 
     def __init__(self, name, data_dir, size):
@@ -233,7 +270,8 @@ class _Tfds:
             (f"image {number} of {self}", self._rgb(example["image"]))
             for number, example in enumerate(dataset.as_numpy_iterator())
         )
-        return stack_images(named, self.size, builder.info.splits[split].num_examples)
+        count = builder.info.splits[split].num_examples
+        return stack_images(named, self.size, count), NO_LABELS
 
     def _rgb(self, image):
         if image.dtype != np.uint8 or image.ndim != 3:

@@ -4,6 +4,7 @@ from keras_vqem.models.causal_output import CausalOutput
 from keras_vqem.models.ctc_translator import CTCTranslator
 from keras_vqem.models.fertility_nat import FertilityNAT
 from keras_vqem.models.grid_transformer import GridTransformer
+from keras_vqem.models.image_classifier import ImageClassifier
 from keras_vqem.models.image_transformer import ImageTransformer
 from keras_vqem.models.image_vae import ImageVAE
 from keras_vqem.models.image_vqvae import ImageVQVAE
@@ -21,6 +22,7 @@ __all__ = [
     "Denoising",
     "FertilityNAT",
     "GridTransformer",
+    "ImageClassifier",
     "ImageTransformer",
     "ImageVAE",
     "ImageVQVAE",

@@ -9,15 +9,14 @@ import tensorflow as tf
 from keras import ops
 from numpy.typing import ArrayLike
 
-from keras_vqem import decoding
-from keras_vqem.checks import integers
+from keras_vqem.checks import in_range, integers, whole_number
 from keras_vqem.layers import LocalTransformer, ReplicaDropout
-from keras_vqem.layers.cached_attention import at_least_float32
-from keras_vqem.models import grid_context
+from keras_vqem.models import grid_context, grid_endpoints
+from keras_vqem.models.grid_sampling import GridSampling
 from keras_vqem.models.task_model import TaskModel
 
 
-class GridModel(TaskModel):
+class GridModel(GridSampling, TaskModel):
     """Base class of `GridTransformer` and `ImageTransformer`.
 
     A grid has `rows` x `columns` cells with `slots` symbols each. It is read row by
@@ -40,6 +39,8 @@ class GridModel(TaskModel):
         vector_dim: Size of a symbol's vector.
         context: Symbols whose vectors a position sees directly: `"neighbours"` or
             `"previous"`.
+        num_classes: Number of classes of grids. Inputs and samples then need `labels`.
+            None for grids without classes.
         **kwargs: Arguments of `keras.Model`.
     """
 
@@ -59,6 +60,7 @@ class GridModel(TaskModel):
         dropout: float,
         vector_dim: int,
         context: str,
+        num_classes: int | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -78,6 +80,10 @@ class GridModel(TaskModel):
         self.vector_dim = vector_dim
         rows, columns, slots = self.grid
         self.length = rows * columns * slots
+        if num_classes is not None:
+            remedy = "Use None for grids without classes."
+            num_classes = whole_number("num_classes", num_classes, 1, remedy)
+        self.num_classes = num_classes
         self.context = context
         self._context = grid_context.get(context, self)
         policy = self.dtype_policy
@@ -110,6 +116,8 @@ class GridModel(TaskModel):
         self.slot_signal = add("slots", slots, self.hidden_dim)
         self.kernel = add("kernel", slots, self.hidden_dim, self.num_symbols)
         self.bias = add("bias", slots, self.num_symbols, size=0.0)
+        if self.num_classes is not None:
+            self.classes = add("classes", self.num_classes, self.hidden_dim)
         self.transformer.build((None, None, self.hidden_dim))
         self.built = True
 
@@ -167,6 +175,32 @@ class GridModel(TaskModel):
         signal = ops.reshape(signal, (self.length, self.hidden_dim))
         return ops.cast(signal, self.compute_dtype)
 
+    def _class_vectors(self, labels, count):
+        """Vectors of the classes [count, 1, hidden_dim], None if there are none."""
+        name, number = type(self).__name__, self.num_classes
+        if number is None and labels is not None:
+            raise ValueError(
+                f"This {name} has no classes, but received `labels`. Leave them out, "
+                f"or train one that was made with `num_classes`."
+            )
+        if number is None:
+            return None
+        if labels is None:
+            raise ValueError(
+                f"This {name} has {number} classes and needs `labels`, integers from 0 "
+                f"to {number - 1}: one per grid, in the inputs or as an argument."
+            )
+        labels = in_range("labels", integers("labels", labels, number - 1), number - 1)
+        shapes = ([], [tf.get_static_value(count)])
+        if not any(labels.shape.is_compatible_with(shape) for shape in shapes):
+            raise ValueError(
+                f"`labels` must be one integer, or one per grid, {shapes[1][0]} of "
+                f"them; received shape {tuple(labels.shape)}."
+            )
+        labels = ops.broadcast_to(ops.cast(labels, "int32"), (count,))
+        chosen = ops.one_hot(labels, number, dtype=self.compute_dtype)
+        return ops.matmul(chosen, ops.cast(self.classes, self.compute_dtype))[:, None]
+
     def _vector_table(self):
         """Vectors [slots * num_symbols + 1, vector_dim]; the last, 0, is outside."""
         flat = ops.reshape(self.vectors, (-1, self.vector_dim))
@@ -192,6 +226,8 @@ class GridModel(TaskModel):
         vectors = ops.take(self._vector_table(), table_rows, axis=0)
         vectors = ops.reshape(vectors, (-1, cells, slots * self.vector_dim))
         x = self._context.whole(vectors) + self._positions()
+        classes = self._class_vectors(inputs.get("labels"), ops.shape(symbols)[0])
+        x = x if classes is None else x + classes
         x = self.embedding_dropout(x, training=training)
         x = self.transformer(x, training=training)
         x = ops.reshape(x, (-1, *self.grid, self.hidden_dim))
@@ -228,130 +264,14 @@ class GridModel(TaskModel):
         symbols = inputs[self.input_name]
         return [ops.size(symbols), ops.shape(symbols)[0]]
 
-    # Step by step.
-
-    def step_constants(self) -> tuple:
-        """Returns what all calls of `step` share, to be computed once."""
-        return self._positions(), self._vector_table(), self._context.kernels()
-
-    def start(self, count: int | tf.Tensor) -> tuple:
-        """Returns the state before the first call of `step`.
-
-        Args:
-            count: Number of grids, an integer or a scalar tensor.
-        """
-        before = ops.full((count, self._context.reach + 1), self._outside(), "int32")
-        return self.transformer.empty_caches(count), before
-
-    def step(
-        self, ids: tf.Tensor, state: tuple, position: tf.Tensor, constants: tuple
-    ) -> tuple[tf.Tensor, tuple]:
-        """Predicts the symbols at a position from those before it.
-
-        The logits are those of a call with whole grids, up to rounding.
-
-        Args:
-            ids: int32 `[N]`, the symbols at the position before. They do not matter at
-                the first position.
-            state: State that `start` or the call before returned.
-            position: Scalar, the position in reading order.
-            constants: What `step_constants` returned.
-
-        Returns:
-            A tuple `(logits, state)`: logits `[N, num_symbols]`, and the state for the
-            next position.
-        """
-        (caches, before), (positions, table, kernels) = state, constants
-        slots, reach = self.grid[2], self._context.reach
-        slot = position % slots
-        row = ids + (position - 1) % slots * self.num_symbols
-        # There is no symbol before the first position.
-        row = ops.where(position == 0, self._outside(), row)
-        before = ops.concatenate(
-            [before[:, 1:reach], row[:, None], before[:, reach:]], axis=1
-        )
-        seen = ops.take(self._context.places, slot, axis=0)
-        vectors = ops.take(table, ops.take(before, seen, axis=1), axis=0)
-        x = self._context.step(kernels, vectors, slot)[:, None] + positions[position]
-        x, caches = self.transformer.step(x, caches)
-        kernel = ops.cast(self.kernel[slot], self.compute_dtype)
-        bias = ops.cast(self.bias[slot], self.compute_dtype)
-        logits = at_least_float32(ops.matmul(x[:, 0], kernel) + bias)
-        return logits, (caches, before)
-
-    # Sampling.
-
-    def sample(
-        self,
-        count: int,
-        seed: ArrayLike,
-        temperature: float = 1.0,
-        prefix: ArrayLike | None = None,
-    ) -> tf.Tensor:
-        """Draws grids, symbol by symbol, with cached keys and values.
-
-        Args:
-            count: Number of grids.
-            seed: Two integers, or int32 `[count, 2]` with one seed per grid. A grid
-                with its own seed does not depend on the others.
-            temperature: Temperature of sampling. Values below 1 give more probable
-                grids; 0 takes the most probable symbol at each position.
-            prefix: Integers `[count, P]`, the first P symbols of each grid in reading
-                order, for example the upper half of an image. None for grids without
-                given symbols.
-
-        Returns:
-            int32 `[count, rows, columns, slots]`.
-        """
-        if not self.built:
-            self.build()
-        constants = self.step_constants()
-
-        def step(ids, state, position):
-            logits, state = self.step(ids, state, position, constants)
-            if prefix is not None:
-                place = ops.minimum(position, prefix.shape[1] - 1)
-                given = ops.one_hot(prefix[:, place], self.num_symbols) * 1e9
-                given = ops.cast(given, logits.dtype)
-                logits = ops.where(position < prefix.shape[1], given, logits)
-            return logits, state
-
-        if prefix is not None:
-            prefix = self._check_prefix(prefix, count)
-        ids = decoding.sample_search(
-            step,
-            self.start(count),
-            count,
-            start_id=0,
-            end_id=None,
-            max_length=self.length,
-            temperature=temperature,
-            seed=seed,
-        )
-        return tf.reshape(ids, (count, *self.grid))
-
-    def _check_prefix(self, prefix, count):
-        """Returns `prefix` as int32, or None if it is empty."""
-        prefix = ops.cast(prefix, "int32")
-        shape = prefix.shape
-        if len(shape) != 2 or shape[0] not in (count, None) or shape[1] > self.length:
-            raise ValueError(
-                f"`prefix` must have shape ({count}, P) with P up to {self.length}, "
-                f"received {tuple(shape)}. Pass the first symbols of each grid in "
-                f"reading order."
-            )
-        if tf.executing_eagerly() and len(prefix) and shape[1]:
-            low, high = int(ops.min(prefix)), int(ops.max(prefix))
-            if low < 0 or high >= self.num_symbols:
-                raise ValueError(
-                    f"Symbols must be from 0 to {self.num_symbols - 1}, those in "
-                    f"`prefix` are from {low} to {high}."
-                )
-        return prefix if shape[1] else None
-
     # Export.
 
-    def export(self, filepath: str | os.PathLike) -> None:
+    def export(
+        self,
+        filepath: str | os.PathLike,
+        temperature: float = 1.0,
+        top_p: float | None = None,
+    ) -> None:
         """Writes a SavedModel that TensorFlow Serving loads as it is.
 
         Its signatures, with any number of grids B; the symbols go by the name that they
@@ -361,27 +281,18 @@ class GridModel(TaskModel):
           columns, slots, num_symbols];
         - `sample`: `seed`, int32 [B, 2], to the symbols of B grids.
 
+        With classes, both also take `labels`, int32 [B].
+
         Args:
             filepath: Folder to write to. TensorFlow Serving expects its name to be a
                 version number, such as `models/prior/1`.
+            temperature: Temperature of `sample`.
+            top_p: Probability of the most probable symbols from which `sample` draws,
+                at each position. None draws from all symbols.
         """
         if not self.built:
             self.build()
-        name = self.input_name
-
-        def serve(symbols):
-            # A symbol that does not exist fails no other row.
-            symbols = ops.clip(symbols, 0, self.num_symbols - 1)
-            return {"logits": self({name: symbols})}
-
-        def sample(seed):
-            return {name: self.sample(ops.shape(seed)[0], seed)}
-
-        symbols = tf.TensorSpec([None, *self.grid], self.symbol_dtype, name=name)
-        seed = tf.TensorSpec([None, 2], "int32", name="seed")
-        self._export(
-            filepath, {"serve": (serve, [symbols]), "sample": (sample, [seed])}
-        )
+        self._export(filepath, grid_endpoints.of_symbols(self, temperature, top_p))
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -32,18 +32,23 @@ class GridTransformer(GridModel):
         vector_dim: Size of a symbol's vector.
         context: Symbols whose vectors a position sees directly, besides what attention
             brings: `"neighbours"`, or `"previous"`, the one before it alone.
+        num_classes: Number of classes of grids, such as what images show. All
+            predictions then depend on the class of a grid, which calls and `sample`
+            take as `labels`. None for a model without classes.
         **kwargs: Arguments of `keras.Model`.
 
     Call arguments:
         inputs: Dict with `symbols`, integers `[B, rows, columns, slots]`. To train on
             soft labels, it also has `samples`, integers
-            `[B, rows, columns, slots, m]`, of which each counts 1 / m.
+            `[B, rows, columns, slots, m]`, of which each counts 1 / m. A model with
+            classes needs `labels`, integers `[B]`.
 
     Returns:
         Logits `[B, rows, columns, slots, num_symbols]`.
 
     Metrics:
-        - `bits_per_symbol`: Cross entropy in bits per symbol.
+        - `bits_per_symbol`: Cross entropy in bits per symbol, given the label if there
+          are classes.
 
     Example:
 
@@ -75,6 +80,7 @@ class GridTransformer(GridModel):
         dropout: float = 0.0,
         vector_dim: int = 16,
         context: str = "neighbours",
+        num_classes: int | None = None,
         **kwargs: Any,
     ):
         super().__init__(
@@ -88,6 +94,7 @@ class GridTransformer(GridModel):
             dropout,
             vector_dim,
             context,
+            num_classes,
             **kwargs,
         )
 
@@ -96,4 +103,5 @@ class GridTransformer(GridModel):
             **super().get_config(),
             "grid": self.grid,
             "num_symbols": self.num_symbols,
+            "num_classes": self.num_classes,
         }

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 from keras import ops
 
+from keras_vqem.models import grid_endpoints
+
 if TYPE_CHECKING:
     from keras_vqem.models.image_vae import ImageVAE
     from keras_vqem.models.image_vqvae import ImageVQVAE
@@ -13,22 +15,25 @@ if TYPE_CHECKING:
 Endpoints = dict[str, tuple]
 
 
-def of_codes(model: "ImageVQVAE") -> Endpoints:
+def of_codes(
+    model: "ImageVQVAE", temperature: float = 1.0, top_p: float | None = None
+) -> Endpoints:
     """Returns the endpoints of an `ImageVQVAE`; see its `export`."""
 
     def decode(codes):
         codes = ops.clip(codes, 0, model.bottleneck.num_codes - 1)
         return {"images": model.decode(codes)}
 
-    def sample(seed):
-        codes = model.prior.sample(ops.shape(seed)[0], seed)
+    def sample(seed, labels=None):
+        count = ops.shape(seed)[0]
+        options = {"top_p": top_p, **grid_endpoints.given(model.prior, labels)}
+        codes = model.prior.sample(count, seed, temperature, **options)
         return {"images": model.generated(codes, seed), "codes": codes}
 
     found = _through(model, "codes", tf.int32, decode)
     if model.prior is not None:
-        # One seed per image, so that a server can batch requests.
-        seed = tf.TensorSpec([None, 2], tf.int32, name="seed")
-        found["sample"] = (sample, [seed])
+        inputs = [grid_endpoints.SEED, *grid_endpoints.labels(model.prior)]
+        found["sample"] = (sample, inputs)
     return found
 
 

@@ -4,9 +4,6 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
-from keras import ops
-from numpy.typing import ArrayLike
 
 from keras_vqem.models.grid_model import GridModel
 
@@ -94,29 +91,6 @@ class ImageTransformer(GridModel):
         values = (np.arange(self.num_symbols) + 0.5) / self.num_symbols
         waves = np.cos(np.pi * values[:, None] * np.arange(1, self.vector_dim + 1))
         self.vectors.assign(np.tile(2**0.5 * waves, (self.grid[2], 1, 1)))
-
-    def sample(
-        self,
-        count: int,
-        seed: ArrayLike,
-        temperature: float = 1.0,
-        prefix: ArrayLike | None = None,
-    ) -> tf.Tensor:
-        """Draws images, value by value, with cached keys and values.
-
-        Args:
-            count: Number of images.
-            seed: Two integers, or int32 `[count, 2]` with one seed per image.
-            temperature: Temperature of sampling. Values below 1 give more probable
-                images; 0 takes the most probable value at each position.
-            prefix: Integers `[count, P]`, the first P values of each image in reading
-                order, for example its upper half. None for images without given
-                values.
-
-        Returns:
-            uint8 `[count, image_height, image_width, 3]`.
-        """
-        return ops.cast(super().sample(count, seed, temperature, prefix), "uint8")
 
     def get_config(self) -> dict[str, Any]:
         height, width, _ = self.grid

@@ -18,7 +18,7 @@ from keras_vqem.layers import (
 from keras_vqem.layers.likelihoods.categorical_pixels import CategoricalPixels
 from keras_vqem.layers.likelihoods.grouped_pixels import GroupedPixels
 from keras_vqem.layers.likelihoods.pixel_likelihood import PixelLikelihood
-from keras_vqem.models import image_endpoints
+from keras_vqem.models import image_endpoints, inpainting
 from keras_vqem.models.grid_transformer import GridTransformer
 from keras_vqem.models.image_autoencoder import ImageAutoencoder, freeze
 
@@ -199,7 +199,12 @@ class ImageVQVAE(ImageAutoencoder):
         return super().latents(codes)
 
     def sample(
-        self, count: int, seed: ArrayLike, temperature: float = 1.0
+        self,
+        count: int,
+        seed: ArrayLike,
+        temperature: float = 1.0,
+        top_p: float | None = None,
+        labels: ArrayLike | None = None,
     ) -> tf.Tensor:
         """Draws codes from the prior and decodes them to images.
 
@@ -211,6 +216,11 @@ class ImageVQVAE(ImageAutoencoder):
             seed: Two integers, or int32 `[count, 2]` with one seed per image.
             temperature: Temperature of sampling. Values below 1 give more probable
                 codes.
+            top_p: Probability of the most probable codes to draw from, at each
+                position, as in `keras_vqem.decoding.sample_search`. None draws from
+                all codes.
+            labels: Classes of the images, for a prior with classes only: integers
+                `[count]`, or one integer for all images.
 
         Returns:
             uint8 `[count, H, W, 3]`.
@@ -218,14 +228,69 @@ class ImageVQVAE(ImageAutoencoder):
         Raises:
             ValueError: If the model has no prior.
         """
+        prior = self._needed_prior()
+        codes = prior.sample(count, seed, temperature, top_p=top_p, labels=labels)
+        return self.generated(codes, seed)
+
+    def inpaint(
+        self,
+        images: ArrayLike,
+        known: ArrayLike,
+        seed: ArrayLike,
+        num_candidates: int = 8,
+        temperature: float = 1.0,
+        top_p: float | None = None,
+        labels: ArrayLike | None = None,
+    ) -> tf.Tensor:
+        """Imagines a part of images anew, of any shape.
+
+        The prior completes the codes: those of cells that are known to the last pixel
+        are kept. As codes are drawn in reading order, a drawn one depends on the known
+        ones above and to the left of it; which of several candidates is kept depends on
+        those after it, too (`GridTransformer.complete`). Then the codes are decoded,
+        and the known pixels put back.
+
+        Nothing of what is under the mask is used: before images are encoded, it is
+        filled from the pixels around it.
+
+        Args:
+            images: uint8 `[B, H, W, 3]`.
+            known: Booleans `[H, W]` or `[B, H, W]`, True for pixels to keep.
+            seed: Two integers.
+            num_candidates: Number of candidates per image. More fit better to what is
+                known below and to the right.
+            temperature: Temperature of sampling.
+            top_p: Probability of the most probable codes to draw from, as in `sample`.
+            labels: Classes of the images, as in `sample`.
+
+        Returns:
+            uint8 `[B, H, W, 3]`.
+
+        Raises:
+            ValueError: If the model has no prior.
+        """
+        prior = self._needed_prior()
+        images, known = inpainting.checked(images, known)
+        codes = self.encode(inpainting.filled(images, known))
+        cells = inpainting.known_cells(known, *prior.grid[:2])[..., None]
+        options = {"temperature": temperature, "top_p": top_p, "labels": labels}
+        codes = prior.complete(codes, cells, seed, num_candidates, **options)
+        return ops.where(known[..., None], images, self.generated(codes, seed))
+
+    def _needed_prior(self):
         if self.prior is None:
             raise ValueError(
                 "This model has no prior to draw codes from. Train one with "
                 "recipes/train_image_prior.py and use `model.with_prior(prior)`."
             )
-        return self.generated(self.prior.sample(count, seed, temperature), seed)
+        return self.prior
 
-    def export(self, filepath: str | os.PathLike) -> None:
+    def export(
+        self,
+        filepath: str | os.PathLike,
+        temperature: float = 1.0,
+        top_p: float | None = None,
+    ) -> None:
         """Writes a SavedModel that TensorFlow Serving can load.
 
         Its signatures take any number of rows, and no row depends on the others:
@@ -236,13 +301,18 @@ class ImageVQVAE(ImageAutoencoder):
         - `decode`: from `codes` to the expected `images`. Codes are clipped to the
           codebook, from 0 to `num_codes - 1`.
         - `sample`, of a model with a prior: from `seed`, int32 `[B, 2]`, to `images`
-          and their `codes`.
+          and their `codes`. If the prior has classes, also from `labels`, int32
+          `[B]`.
 
         Args:
             filepath: Folder to write. TensorFlow Serving expects its name to be a
                 version number, such as `models/images/1`.
+            temperature: Temperature of `sample`.
+            top_p: Probability of the most probable codes from which `sample` draws, at
+                each position. None draws from all codes.
         """
-        self._export(filepath, image_endpoints.of_codes(self))
+        endpoints = image_endpoints.of_codes(self, temperature, top_p)
+        self._export(filepath, endpoints)
 
     def get_config(self) -> dict[str, Any]:
         prior = self.prior

@@ -76,6 +76,16 @@ def integers(name, most, *shape):
     return arguments
 
 
+def symbols_and_labels(rng):
+    inputs = integers("symbols", 6, 2, 2, 3)(rng)["inputs"]
+    return {"inputs": {**inputs, "labels": rng.integers(4, size=8).astype("int32")}}
+
+
+def images_and_labels(rng):
+    inputs = integers("images", 256, 8, 12, 3)(rng)["inputs"]
+    return {"inputs": {**inputs, "labels": rng.integers(3, size=8).astype("int32")}}
+
+
 def codes_and_memory(rng):
     return {
         "codes": rng.integers(6, size=(8, 4)).astype("int32"),
@@ -95,6 +105,12 @@ def reconstructing(model, arguments):
 
 def predicting(model, arguments):
     return arguments["inputs"], {"logits": model(**arguments)}
+
+
+def classifying(model, arguments):
+    images = arguments["inputs"]["images"]
+    features, logits = model.features(images), model(**arguments)
+    return {"images": images}, {"features": features, "logits": logits}
 
 
 def bottleneck():
@@ -202,6 +218,22 @@ CASES = {
         predicting,
         without_noise={"dropout": 0.0},
     ),
+    "GridTransformer with classes": Case(
+        lambda **k: models.GridTransformer(
+            (2, 2, 3), 6, num_classes=4, **{**GRID, **k}
+        ),
+        symbols_and_labels,
+        predicting,
+        without_noise={"dropout": 0.0},
+    ),
+    "ImageClassifier": Case(
+        lambda **k: models.ImageClassifier(
+            3, channels=4, num_stages=2, num_blocks=2, image_size=(8, 12), **k
+        ),
+        images_and_labels,
+        classifying,
+        without_noise={},
+    ),
     "ImageTransformer": Case(
         lambda **k: models.ImageTransformer(2, 3, **{**GRID, **k}),
         integers("images", 256, 2, 3, 3),
@@ -272,5 +304,9 @@ CASES = {
 TASKS = [name for name in CASES if name != "LatentPredictor"]
 EXACT = [name for name, case in CASES.items() if case.without_noise is not None]
 # In the quick tests. The rest are variants.
-VARIANTS = ("ImageVQVAE with grouped pixels", "LatentNMT as the paper writes")
+VARIANTS = (
+    "GridTransformer with classes",
+    "ImageVQVAE with grouped pixels",
+    "LatentNMT as the paper writes",
+)
 KINDS = [name for name in CASES if name not in VARIANTS]

@@ -46,6 +46,52 @@ def test_shares_of_the_top_k():
         assert np.all(all_ == five)
 
 
+def nucleus(p, top_p):
+    """The probabilities of the nucleus, id by id."""
+    kept, total = np.zeros_like(p), 0.0
+    for id_ in np.argsort(-p, kind="stable"):
+        if total < top_p:
+            kept[id_] = p[id_]
+        total += p[id_]
+    return kept / kept.sum()
+
+
+@pytest.mark.parametrize(
+    "top_p, temperature, top_k",
+    [(0.6, 1.0, None), (0.8, 1.0, None), (0.8, 0.5, None), (0.8, 2.0, 3), (1, 1.0, 2)],
+)
+def test_shares_of_the_nucleus(top_p, temperature, top_k):
+    p = P ** (1 / temperature)
+    p[top_k or 5 :] = 0
+    p = nucleus(p / p.sum(), top_p)
+    assert np.count_nonzero(p) == {0.6: 2, 0.8: 3 - (temperature == 0.5), 1: 2}[top_p]
+    options = {"temperature": temperature, "top_k": top_k}
+    for limit in (top_p, tf.constant(top_p, tf.float32)):
+        for share in shares(top_p=limit, **options):
+            # Nothing outside, as the deviation of 0 is 0.
+            assert np.all(np.abs(share - p) <= 5 * np.sqrt(p * (1 - p) / 20_000))
+
+
+def test_the_nucleus_of_each_row_is_its_own():
+    rows = np.random.default_rng(0).normal(0, 2, (40, 7)).astype("float32")
+    p = np.exp(rows) / np.exp(rows).sum(-1, keepdims=True)
+
+    def step(ids, state, position):
+        return tf.constant(rows), state
+
+    ids = sample_search(step, (), 40, 0, None, 300, top_p=0.7, seed=(0, 1)).numpy()
+    for own, drawn in zip(p, ids, strict=True):
+        kept = nucleus(own.astype("float64"), 0.7)
+        assert set(drawn) <= set(np.flatnonzero(kept))
+        # What is in it at all likely is drawn at some time.
+        assert set(drawn) >= set(np.flatnonzero(kept > 0.05))
+
+
+def test_all_ids_are_drawn_from_as_they_are_without_a_nucleus():
+    model = Model(16, 5)
+    np.testing.assert_array_equal(search(model, top_p=1.0), search(model))
+
+
 def test_positions_and_rows_are_independent():
     rows = 20_000
     ids = sample_search(fixed([0, 0], rows), (), rows, 0, None, 2, seed=(0, 0)).numpy()
@@ -55,18 +101,18 @@ def test_positions_and_rows_are_independent():
     assert np.all(np.abs(neighbours - 0.25) < 0.02)
 
 
-@pytest.mark.parametrize("top_k", [None, 3])
-def test_a_row_with_its_own_seed_is_the_same_in_any_batch(top_k):
+@pytest.mark.parametrize("options", [{}, {"top_k": 3}, {"top_p": 0.7}], ids=str)
+def test_a_row_with_its_own_seed_is_the_same_in_any_batch(options):
     seeds = [(0, 1), (2, 3), (0, 1), (4, 5)]
     model = Model(4, 5)
     model.bias[:] = model.bias[0]
-    found = search(model, seeds, top_k=top_k).numpy()
-    graph = tf.function(lambda seed: search(model, seed, top_k=top_k))
+    found = search(model, seeds, **options).numpy()
+    graph = tf.function(lambda seed: search(model, seed, **options))
     np.testing.assert_array_equal(graph(tf.constant(seeds)), found)
     alone = Model(4, 5)
     alone.bias = model.bias[:1]
     for seed, row in zip(seeds, found, strict=True):
-        expected = search(alone, seed, top_k=top_k).numpy()[0]
+        expected = search(alone, seed, **options).numpy()[0]
         np.testing.assert_array_equal(row[: len(expected)], expected)
     assert (found[0] == found[2]).all() and (found[0] != found[1]).any()
 
@@ -106,7 +152,14 @@ def test_survives_a_saved_model(tmp_path):
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"temperature": 0}, {"temperature": 1e-30}, {"top_k": 1}],
+    [
+        {"temperature": 0},
+        {"temperature": 1e-30},
+        {"top_k": 1},
+        {"top_p": 1e-6},
+        {"temperature": 0, "top_p": 0.5},
+        {"temperature": 1e-30, "top_p": 0.5},
+    ],
     ids=str,
 )
 def test_limits_are_greedy(arguments):
@@ -134,8 +187,10 @@ def test_ends_limits_and_padding():
 
 def test_impossible_ids_are_never_drawn():
     step = fixed([-np.inf, 0, -np.inf, 0], 1000)
-    ids = sample_search(step, (), 1000, 0, None, 2, temperature=5.0, seed=(0, 0))
-    assert set(np.unique(ids)) == {1, 3}
+    for top_p in (None, 0.999):
+        options = {"temperature": 5.0, "top_p": top_p, "seed": (0, 0)}
+        ids = sample_search(step, (), 1000, 0, None, 2, **options)
+        assert set(np.unique(ids)) == {1, 3}
 
 
 def test_bad_arguments():
@@ -144,6 +199,9 @@ def test_bad_arguments():
         search(model, temperature=-1.0)
     with pytest.raises(ValueError, match="`top_k` must be a whole number"):
         search(model, top_k=0)
+    for top_p in (0, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="`top_p` must be above 0 and at most 1"):
+            search(model, top_p=top_p)
     with pytest.raises(ValueError, match="`seed` must be two integers"):
         search(model, seed=3)
     with pytest.raises(ValueError, match=r"two for each of .* rows; .* \(1, 2\)"):

@@ -9,6 +9,7 @@ from keras_vqem import layers
 from keras_vqem.evaluation import image_bits
 from keras_vqem.images import shapes
 from keras_vqem.models import GridTransformer, ImageVAE, ImageVQVAE
+from tests.conformance import checks
 
 
 def make_model(bottleneck, model_class=ImageVQVAE):
@@ -114,6 +115,36 @@ def test_a_predictor_is_charged_its_own_nats(model, images):
     inputs = {"symbols": codes}
     nats = np.sum(predictor.nats(inputs, predictor(inputs)), axis=(1, 2, 3))
     np.testing.assert_allclose(found.prior, nats.mean() / np.log(2) / 192, rtol=1e-5)
+
+
+def test_a_predictor_with_classes_is_charged_given_the_labels(model, images):
+    sizes = (8, 1, 2, 16)
+    predictor = GridTransformer((2, 2, 2), 16, *sizes, block_length=4, num_classes=3)
+    predictor.build()
+    checks.shake(predictor)
+    codes = np.asarray(model.encode(images))
+    labels = np.arange(len(images)) % 3
+    priors = {
+        "predictor": image_bits.PredictorPrior(predictor),
+        "uniform": image_bits.UniformPrior(16),
+        "unigram": image_bits.UnigramPrior(codes, 16),
+    }
+    # Batches that do not divide the images.
+    found = image_bits.evaluate_priors(model, images, priors, 13, labels)
+    others = image_bits.evaluate(model, images, priors["predictor"], 13, 0 * labels)
+    bits = []
+    for given in (labels, 0 * labels):
+        inputs = {"symbols": codes, "labels": given}
+        nats = np.sum(predictor.nats(inputs, predictor(inputs)), axis=(1, 2, 3))
+        bits.append(nats.mean() / np.log(2) / 192)
+    assert bits[0] != pytest.approx(bits[1], rel=1e-4)
+    measured = [found["predictor"].prior, others.prior]
+    np.testing.assert_allclose(measured, bits, rtol=1e-5)
+    # Other priors take no notice.
+    for name in ("uniform", "unigram"):
+        assert found[name] == image_bits.evaluate(model, images, priors[name])
+    with pytest.raises(ValueError, match="has 3 classes and needs `labels`"):
+        image_bits.evaluate(model, images, priors["predictor"])
 
 
 def test_the_papers_accounting_of_certain_codes_is_the_bound(images):

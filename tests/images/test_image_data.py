@@ -50,6 +50,13 @@ def test_images_are_read_once_and_cannot_be_changed(tmp_path, pictures):
         train[0] = 0
 
 
+def test_a_folder_has_no_labels(tmp_path):
+    data = ImageData("folder", tmp_path)
+    assert data.class_names == ()
+    with pytest.raises(ValueError, match="has no labels .* Use cifar10 or shapes"):
+        data.labels("train")
+
+
 def test_too_few_images(tmp_path, pictures):
     write_folder(tmp_path / "train", pictures)
     for split in ("train", "val"):
@@ -74,10 +81,13 @@ def test_cifar10(tmp_path, rng, monkeypatch):
             records = rng.integers(0, 256, (2, cifar10.RECORD_BYTES), np.uint8)
             records[:, 0] %= 10
             records.tofile(tmp_path / name)
-    train, _ = cifar10.load_cifar10(tmp_path, "train")
+    train, labels = cifar10.load_cifar10(tmp_path, "train")
     data = ImageData("cifar10", tmp_path, validation=3)
     np.testing.assert_array_equal(data.images("train"), train[:7])
     np.testing.assert_array_equal(data.images("val"), train[7:])
+    np.testing.assert_array_equal(data.labels("train"), labels[:7])
+    np.testing.assert_array_equal(data.labels("val"), labels[7:])
+    assert len(data.class_names) == 10 and data.class_names[8] == "ship"
     test, _ = cifar10.load_cifar10(tmp_path, "test")
     np.testing.assert_array_equal(data.images("test"), test)
     small = ImageData("cifar10", tmp_path, size=16).images("test")
@@ -95,8 +105,10 @@ def test_shapes(monkeypatch):
     monkeypatch.setattr(image_data._Shapes, "COUNTS", few)
     data = ImageData("shapes", seed=3)
     for split, name in [("train", "train"), ("val", "validation"), ("test", "test")]:
-        expected, _ = shapes.images(few[name], seed=3, split=name)
+        expected, labels = shapes.images(few[name], seed=3, split=name)
         np.testing.assert_array_equal(data.images(split), expected)
+        np.testing.assert_array_equal(data.labels(split), labels)
+    assert data.class_names == shapes.CLASSES
     expected, _ = shapes.images(20, split="validation", size=12)
     np.testing.assert_array_equal(ImageData("shapes", size=12).images("val"), expected)
 

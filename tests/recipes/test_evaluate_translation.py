@@ -65,7 +65,9 @@ def test_the_numbers_are_those_of_the_models(
     assert result["sentences"] == 8 and result["machine"]["cores"] >= 1
     assert result["versions"]["sacrebleu"] and result["samples"][0]["reference"]
     assert "nrefs:1|case:mixed" in printed and "nrefs:1|case:lc" in printed
-    columns = "| BLEU | BLEU, lower case | BLEU, international tokens | brevity penalty |"
+    columns = (
+        "| BLEU | BLEU, lower case | BLEU, international tokens | brevity penalty |"
+    )
     assert columns in printed and "|tok:intl|" in printed
 
 

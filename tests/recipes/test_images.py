@@ -266,16 +266,23 @@ def test_pictures(run, data, autoencoder, prior, tmp_path):
     np.testing.assert_array_equal(picture[2:50, 2:50], first)
 
 
-def test_inpainting_knows_nothing_of_what_it_imagines(recipe, autoencoder, prior):
-    from keras_vqem.models.loading import load_model
-
-    model, prior = load_model(autoencoder), load_model(prior)
-    images = shapes.images(2, size=16)[0]
-    others = images.copy()
-    others[:, 8:] = 255 - others[:, 8:]
-    inpainting = recipe("sample_images").inpainting
-    first, second = (inpainting(model, prior, x, 2, 0) for x in (images, others))
-    np.testing.assert_array_equal(first[:, 1:], second[:, 1:])
+def test_a_mask_of_any_shape_is_kept(run, data, autoencoder, prior, tmp_path, capsys):
+    mask = np.zeros((32, 32, 1), np.uint8)
+    mask[:, 8:] = 255  # In pixels of the images: from column 4 on.
+    (tmp_path / "mask.png").write_bytes(tf.io.encode_png(mask).numpy())
+    models = ["--model", autoencoder, "--prior", prior, "--output", tmp_path]
+    options = ["--columns", 4, "--rows", 2, "--num-candidates", 2, "--top-p", 0.9]
+    run("sample_images", *data, *models, *options, "--mask", tmp_path / "mask.png")
+    picture = tf.io.decode_png((tmp_path / "inpainting.png").read_bytes()).numpy()
+    original = picture[2:50, 2:50]
+    for column in range(1, 4):
+        found = picture[2:50, 50 * column + 2 : 50 * column + 50]
+        np.testing.assert_array_equal(found[:, 12:], original[:, 12:])
+        assert (found[:, :12] == 128).all() == (column == 1)
+    (tmp_path / "mask.png").write_bytes(b"no picture")
+    with pytest.raises(SystemExit):
+        run("sample_images", *data, *models, "--mask", tmp_path / "mask.png")
+    assert "white where images are to be kept" in capsys.readouterr().err
 
 
 def test_interpolations_with_one_code_a_cell(recipe):
@@ -386,7 +393,8 @@ def test_pixels_learn_their_neighbours_on_frozen_codes(
     assert "accounting" not in capsys.readouterr().out
     drawn = ["--output", tmp_path, "--rows", 1, "--columns", 4]
     run("sample_images", *data, "--model", path, *drawn)
-    assert (tmp_path / "samples.png").is_file()
+    for name in ("samples", "pixels"):
+        assert (tmp_path / f"{name}.png").is_file()
     timed = ["--images", 1, 2, "--rounds", 1, "--json", out]
     run("benchmark_image_sampling", "--model", path, *timed)
     ways = json.loads(out.read_text())["images"]
