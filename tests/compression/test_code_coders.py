@@ -9,6 +9,7 @@ import pytest
 from keras_vqem.compression import code_coders
 from keras_vqem.compression.code_coders import PriorCoder, UniformCoder
 from keras_vqem.evaluation.image_bits import PredictorPrior
+from keras_vqem.models import GridTransformer
 from tests.compression import small
 
 # Decodes in a process with other threads and other instructions.
@@ -83,3 +84,10 @@ def test_another_process_finds_the_same_codes(prior, codes):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(codes.ravel().tolist())
+
+
+def test_a_prior_with_classes_is_refused():
+    prior = GridTransformer((2, 2, 2), 8, hidden_dim=8, num_heads=2, num_classes=3)
+    prior.build()
+    with pytest.raises(ValueError, match="The prior has 3 classes.*--no-prior"):
+        PriorCoder(prior)
