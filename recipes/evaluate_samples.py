@@ -50,7 +50,11 @@ def drawn(sample, count, batch_size, seed, labels=None):
     import tensorflow as tf
 
     size = min(batch_size, count)
-    graph = tf.function(lambda seed, **given: sample(size, seed, **given))
+
+    def draw(seed, **given):
+        return sample(size, seed, **given)
+
+    graph = tf.function(draw, autograph=False)
     parts = []
     for number, first in enumerate(range(0, count, size)):
         given = {}

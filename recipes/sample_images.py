@@ -95,7 +95,10 @@ def inpainting(model, images, known, completions, seed, **options):
     import numpy as np
     import tensorflow as tf
 
-    graph = tf.function(lambda own: model.inpaint(images, known, own, **options))
+    def draw(own):
+        return model.inpaint(images, known, own, **options)
+
+    graph = tf.function(draw, autograph=False)
     columns = [images, np.where(known[..., None], images, np.uint8(128))]
     columns += [graph(tf.constant([seed, 1 + n])) for n in range(completions)]
     return np.stack(columns, axis=1)
@@ -108,7 +111,11 @@ def samples(model, rows, columns, seed, labels, **options):
 
     if labels is not None:
         rows, options["labels"] = len(labels), np.repeat(labels, columns)
-    graph = tf.function(lambda: model.sample(rows * columns, (seed, 0), **options))
+
+    def draw():
+        return model.sample(rows * columns, (seed, 0), **options)
+
+    graph = tf.function(draw, autograph=False)
     found = np.asarray(graph())
     return found.reshape(rows, columns, *found.shape[1:])
 
@@ -191,6 +198,14 @@ def main(arguments=None):
             f"{needed}. Choose fewer --rows or --columns."
         )
     images = images[:needed]
+    if prior is None and (options.mask or options.labels):
+        raise ValueError(
+            f"--mask and --labels need a prior over codes, and {options.model} has "
+            f"none. Pass --prior."
+        )
+    if prior is not None:
+        labels = labels_of(options.labels, prior, data.class_names)
+        known = mask_of(options.mask, model.image_size)
     pictures = {
         "reconstructions": reconstructions(model, images[: rows * columns], columns),
         "interpolations": interpolations(model, images[: 2 * rows], columns),
@@ -199,14 +214,12 @@ def main(arguments=None):
         drawn = other_pixels(model, images[:rows], columns, options.seed)
         pictures["pixels"] = drawn
     if prior is not None:
-        labels = labels_of(options.labels, prior, data.class_names)
         drawn = samples(model, rows, columns, options.seed, labels, **chosen)
         pictures["samples"] = drawn
         if prior.num_classes is not None:
             # Completions are told what the image shows.
             chosen["labels"] = data.labels("test")[:rows]
         chosen["num_candidates"] = options.num_candidates
-        known = mask_of(options.mask, model.image_size)
         completions = max(columns - 2, 1)
         pictures["inpainting"] = inpainting(
             model, images[:rows], known, completions, options.seed, **chosen

@@ -27,8 +27,11 @@ class Pictures:
         self.model = model
         self.examples = [fitted(image, model.image_size) for image in photos()]
         self.grid = tuple(np.shape(model.encode(self.examples[0][None]))[1:])
+        # Of a prior with classes, the first few.
+        classes = None if model.prior is None else model.prior.num_classes
+        given = {} if classes is None else {"labels": np.arange(SAMPLES) % classes}
         self._sample_graph = tf.function(
-            lambda seed: model.sample(SAMPLES, seed),
+            lambda seed: model.sample(SAMPLES, seed, **given),
             input_signature=[tf.TensorSpec([2], "int32")],
             autograph=False,
         )

@@ -21,6 +21,7 @@ TRAINERS = {
     "ImageVQVAE": "train_image_autoencoder.py",
     "ImageTransformer": "train_image_transformer.py",
     "GridTransformer": "train_image_prior.py",
+    "ImageClassifier": "train_feature_classifier.py",
 }
 # A card shows that these were needed, but not their paths.
 PLACES = {

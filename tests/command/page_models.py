@@ -47,7 +47,7 @@ def translators():
     return found
 
 
-def image_model(image_size=(16, 16), prior=True):
+def image_model(image_size=(16, 16), prior=True, num_classes=None):
     """An image model that has seen no more than patches, with a prior or without."""
     keras.utils.set_random_seed(0)
     model = models.ImageVQVAE(
@@ -66,6 +66,7 @@ def image_model(image_size=(16, 16), prior=True):
         "num_heads": 2,
         "intermediate_dim": 16,
         "block_length": 8,
+        "num_classes": num_classes,
     }
     return model.with_prior(models.GridTransformer((4, 4, 3), 32, **small))
 

@@ -111,6 +111,14 @@ def test_samples_come_from_the_prior(client, painter):
         refused(client.post("/api/samples", json={"seed": seed}), 400, "`seed` must")
 
 
+def test_samples_of_a_prior_with_classes_show_one_each(pair):
+    model = image_model(num_classes=3)
+    client = web.create_app(*pair, model).test_client()
+    found = client.post("/api/samples", json={"seed": 7}).json["images"]
+    expected = model.sample(8, seed=(0, 7), labels=[0, 1, 2, 0, 1, 2, 0, 1])
+    np.testing.assert_array_equal([pixels(url) for url in found], expected)
+
+
 def test_a_model_without_a_prior_or_of_another_shape(pair):
     model = image_model((16, 24), prior=False)
     client = web.create_app(*pair, model).test_client()

@@ -281,8 +281,12 @@ def test_a_mask_of_any_shape_is_kept(run, data, autoencoder, prior, tmp_path, ca
         assert (found[:, :12] == 128).all() == (column == 1)
     (tmp_path / "mask.png").write_bytes(b"no picture")
     with pytest.raises(SystemExit):
-        run("sample_images", *data, *models, "--mask", tmp_path / "mask.png")
+        given = [*models, *options, "--mask", tmp_path / "mask.png"]
+        run("sample_images", *data, *given)
     assert "white where images are to be kept" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run("sample_images", *data, *models[:2], *models[4:], *options, "--labels", 1)
+    assert "--mask and --labels need a prior" in capsys.readouterr().err
 
 
 def test_interpolations_with_one_code_a_cell(recipe):
