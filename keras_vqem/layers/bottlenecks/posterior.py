@@ -97,6 +97,9 @@ def assign(
             log_prior = ops.maximum(prior_scale * log_prior, FORBIDDEN)
             logits = logits + ops.pad(log_prior, [[0, 0], padding])
         codes = _largest(logits)
+        if padding[1]:
+            # Beside NaN, padding would be the largest.
+            codes = ops.minimum(codes, num_codes - 1)
         if "uniforms" not in chunk:
             return codes, codes[:, None]
         return codes, _draw(logits, chunk["uniforms"], block)
@@ -306,7 +309,9 @@ def _draw(logits, uniforms, block):
 def _bisect(weights, uniforms):
     """Draws indices [n, m] by weights [n, L], as `_pick` does, for a large L."""
     cdf = _cumulative(weights)
-    return tf.searchsorted(cdf, uniforms * cdf[:, -1:], side="right")
+    found = tf.searchsorted(cdf, uniforms * cdf[:, -1:], side="right")
+    # Past the end if weights are NaN, as those of a codebook that diverged are.
+    return ops.where(found < weights.shape[-1], found, 0)
 
 
 def _pick(weights, uniforms):

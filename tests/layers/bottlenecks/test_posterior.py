@@ -55,6 +55,13 @@ def test_without_a_usable_code_draws_are_still_codes(rng):
     assert set(np.unique(samples)) == set(range(5))
 
 
+@pytest.mark.parametrize("number", [7, 1100])
+def test_a_codebook_of_nan_gives_codes_that_exist(number):
+    codes, samples = draws(np.ones((5, 3)), np.full((number, 3), np.nan), samples=4)
+    for some in (codes.numpy(), samples.numpy()):
+        assert some.min() >= 0 and some.max() < number
+
+
 def test_a_certain_posterior_is_drawn_with_certainty(rng):
     codebook = 100 * rng.normal(size=(30, 3))
     codes, samples = draws(codebook, codebook)
