@@ -9,9 +9,10 @@ transparency is dropped, and the rotation in a photo's EXIF data is not applied.
 """
 
 import argparse
+import contextlib
 import pathlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -63,8 +64,8 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         codec = ImageCodec(model, name)
         codes = codec.encode(image)
         size = image.shape[:2]
-        told = tiles_told(*size, codec.tile_size)
-        content = codec.pack(codes, *size, not options.no_prior, told)
+        with tiles_told(*size, codec.tile_size) as tell:
+            content = codec.pack(codes, *size, not options.no_prior, tell)
         with replacing(output) as part:
             part.write_bytes(content)
         before = options.image.stat().st_size
@@ -89,21 +90,33 @@ def new_file(given: pathlib.Path | None, default: pathlib.Path) -> pathlib.Path:
             f"{default} exists already. Pass --output {default} to replace it, or "
             f"another name."
         )
-    return given or default
+    output = given or default
+    if not output.parent.is_dir():
+        raise FileNotFoundError(
+            f"There is no folder {output.parent} to write to. Make it first."
+        )
+    return output
 
 
+@contextlib.contextmanager
 def tiles_told(
     height: int, width: int, tile_size: tuple[int, int]
-) -> Callable[[float], None]:
-    """Returns a function that is told how many tiles are done, and shows it.
+) -> Iterator[Callable[[float], None]]:
+    """Context manager that shows how many tiles of an image are done.
 
     Args:
         height: Height of the image in pixels.
         width: Width of the image in pixels.
         tile_size: Tuple `(height, width)` of a tile.
+
+    Yields:
+        A function that is told the number of tiles that are done.
     """
     progress = Progress(tiles.count_tiles(height, width, tile_size), unit="tiles")
-    return lambda done: progress.tell(done, int(done))
+    try:
+        yield lambda done: progress.tell(done, int(done))
+    finally:
+        progress.clear()
 
 
 def likeness(image: np.ndarray, other: np.ndarray) -> str:

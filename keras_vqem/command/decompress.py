@@ -47,8 +47,9 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
             model = load_model(chosen, ImageVQVAE)
             [name] = short_names([model_file(chosen)])
             codec = ImageCodec(model, name)
-            told = tiles_told(found.height, found.width, codec.tile_size)
-            image = codec.decompress(content, options.max_pixels, told)
+            size = (found.height, found.width)
+            with tiles_told(*size, codec.tile_size) as tell:
+                image = codec.decompress(content, options.max_pixels, tell)
         except ValueError as error:
             raise ValueError(f"{options.file}: {error}") from error
         with replacing(output) as part:

@@ -61,6 +61,11 @@ class Progress:
             self.stream.write("\n")
             self.stream.flush()
 
+    def clear(self) -> None:
+        """Erases the line that changes, for what is printed after it."""
+        if self.is_terminal:
+            self._write("")
+
     def _write(self, words):
         # The end of a longer line before it is erased.
         self.stream.write(f"\r{words}\033[K" if self.is_terminal else f"{words}\n")

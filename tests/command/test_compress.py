@@ -105,6 +105,8 @@ def test_nothing_is_replaced_unless_it_is_named(presets, photo, capsys):
     assert f"{photo} exists already" in said
     said = failed(capsys, "decompress", packed, *model[:2], "--output", "a.jpg")
     assert "a.jpg does not end in .png" in said
+    said = failed(capsys, "compress", photo, "--output", photo.parent / "no" / "a.vqem")
+    assert f"There is no folder {photo.parent / 'no'} to write to" in said
 
 
 def test_refusals_of_files_are_one_sentence_and_write_nothing(

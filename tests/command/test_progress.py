@@ -39,6 +39,13 @@ def test_a_terminal_has_one_line_that_changes():
     )
 
 
+def test_the_line_of_a_terminal_makes_room_for_results():
+    for stream, left in ((Terminal(), "\r\x1b[K"), (io.StringIO(), "")):
+        progress, stream = told(stream, [])
+        progress.clear()
+        assert stream.getvalue() == left
+
+
 def test_input_of_an_unknown_size_has_no_end():
     progress, stream = told(io.StringIO(), [60.0], total=0)
     progress.tell(500, 7)

@@ -39,6 +39,23 @@ def test_a_prediction_sees_what_is_before_it_and_nothing_else(model, rng):
         assert place == 11 or np.abs(found[place + 1] - whole[place + 1]).max() > 1e-4
 
 
+@pytest.mark.parametrize("dtype, most", [("float32", 1e-5), ("float64", 1e-13)])
+def test_steps_are_the_whole_up_to_rounding(model, dtype, most, rng):
+    symbols = rng.integers(5, size=(3, 2, 3, 2))
+    twin = GridTransformer.from_config({**model.get_config(), "dtype": dtype})
+    twin.build()
+    twin.set_weights(model.get_weights())
+    whole = np.reshape(twin({"symbols": symbols}), (3, 12, 5))
+    assert whole.dtype == dtype
+    state, constants = twin.start(3), twin.step_constants()
+    ids = tf.zeros([3], "int32")
+    for place in range(12):
+        logits, state = twin.step(ids, state, tf.constant(place), constants)
+        assert logits.dtype == dtype
+        np.testing.assert_allclose(logits, whole[:, place], rtol=0, atol=most)
+        ids = tf.constant(symbols.reshape(3, 12)[:, place], "int32")
+
+
 def test_the_row_above_is_seen_beyond_the_reach_of_attention(rng):
     model = GridTransformer(
         (3, 5, 1), 5, **{**SMALL, "num_layers": 1, "block_length": 1}
