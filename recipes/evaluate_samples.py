@@ -16,24 +16,16 @@ classifier, and it also depends on the numbers of images. It compares the rows o
 table.
 """
 
-import dataclasses
+import functools
 from pathlib import Path
 
-from arguments import add_number, make_parser, positive, user_errors
+from arguments import add_number, make_parser, user_errors
 from image_arguments import (
     add_image_model_arguments,
     add_sampling_arguments,
     image_data,
     sampling_options,
 )
-
-
-@dataclasses.dataclass
-class Row:
-    """Images of one row of the table, and their labels, if known."""
-
-    images: object
-    labels: object = None
 
 
 def drawn(sample, count, batch_size, seed, labels=None):
@@ -68,30 +60,32 @@ def drawn(sample, count, batch_size, seed, labels=None):
 
 
 def rows_of(options, model, pixels, images, labels):
-    """Returns the rows of the table by name."""
+    """Returns images and labels, or None for these, of the rows of the table."""
     import numpy as np
 
     from keras_vqem.evaluation.image_bits import parts
     from keras_vqem.models import ImageVQVAE
 
     count = options.num_samples
-    rows = {"test images": Row(images, labels)}
+    rows = {"test images": (images, labels)}
     found = [model.reconstruct(part) for part in parts(images, options.batch_size)]
-    rows["their reconstructions"] = Row(np.concatenate(found), labels)
+    rows["their reconstructions"] = np.concatenate(found), labels
     chosen, wanted = sampling_options(options), None
-    if isinstance(model, ImageVQVAE) and model.prior is not None:
-        number = model.prior.num_classes
-        wanted = None if number is None else np.arange(count) % number
+    by_codes = isinstance(model, ImageVQVAE)
+    if "top_p" in chosen and not by_codes:
+        raise ValueError(
+            f"--top-p is for codes, and {options.model} has none. Leave it out."
+        )
+    if by_codes and model.prior is not None and model.prior.num_classes is not None:
+        wanted = np.arange(count) % model.prior.num_classes
 
-    def sample(count, seed, **given):
-        return model.sample(count, seed, **chosen, **given)
-
-    if not isinstance(model, ImageVQVAE) or model.prior is not None:
-        own = drawn(sample, count, options.batch_size, options.seed, wanted)
-        rows["samples"] = Row(own, wanted)
+    settings = (count, options.batch_size, options.seed)
+    if not by_codes or model.prior is not None:
+        sample = functools.partial(model.sample, **chosen)
+        rows["samples"] = drawn(sample, *settings, wanted), wanted
     if pixels is not None:
-        own = drawn(pixels.sample, count, options.batch_size, options.seed)
-        rows["samples of the ImageTransformer"] = Row(own)
+        sample = functools.partial(pixels.sample, **chosen)
+        rows["samples of the ImageTransformer"] = drawn(sample, *settings), None
     return rows
 
 
@@ -109,7 +103,7 @@ def main(arguments=None):
     add_number(parser, "--reference-images", 10_000, help)
     add_sampling_arguments(parser)
     add_number(parser, "--seed", 0, "seed of samples", int)
-    add_number(parser, "--batch-size", 100, "number of images per batch", positive)
+    add_number(parser, "--batch-size", 100, "number of images per batch")
     add("--json", type=Path, metavar="FILE", help="file for all numbers, as JSON")
     options = parser.parse_args(arguments)
 
@@ -140,16 +134,16 @@ def main(arguments=None):
 
     features, _ = sample_quality.features_and_classes(classifier, reference)
     report = {}
-    for name, row in rows.items():
-        own, classes = sample_quality.features_and_classes(classifier, row.images)
+    for name, (images, labels) in rows.items():
+        own, classes = sample_quality.features_and_classes(classifier, images)
         precision, recall = sample_quality.precision_recall(features, own)
         report[name] = {
             "frechet": sample_quality.frechet_distance(features, own),
             "precision": precision,
             "recall": recall,
         }
-        if row.labels is not None:
-            report[name]["accuracy"] = float((classes == row.labels).mean())
+        if labels is not None:
+            report[name]["accuracy"] = float((classes == labels).mean())
     print(
         f"\n{count:,} images per row, compared with {len(reference):,} training images "
         f"by features of {options.classifier} (not the published FID)\n"

@@ -175,8 +175,8 @@ class GridModel(GridSampling, TaskModel):
         signal = ops.reshape(signal, (self.length, self.hidden_dim))
         return ops.cast(signal, self.compute_dtype)
 
-    def _class_vectors(self, labels, count):
-        """Vectors of the classes [count, 1, hidden_dim], None if there are none."""
+    def _checked_labels(self, labels, count):
+        """Returns labels, int32 [count], or None for a model without classes."""
         name, number = type(self).__name__, self.num_classes
         if number is None and labels is not None:
             raise ValueError(
@@ -197,8 +197,14 @@ class GridModel(GridSampling, TaskModel):
                 f"`labels` must be one integer, or one per grid, {shapes[1][0]} of "
                 f"them; received shape {tuple(labels.shape)}."
             )
-        labels = ops.broadcast_to(ops.cast(labels, "int32"), (count,))
-        chosen = ops.one_hot(labels, number, dtype=self.compute_dtype)
+        return ops.broadcast_to(ops.cast(labels, "int32"), (count,))
+
+    def _class_vectors(self, labels, count):
+        """Vectors of the classes [count, 1, hidden_dim], None if there are none."""
+        labels = self._checked_labels(labels, count)
+        if labels is None:
+            return None
+        chosen = ops.one_hot(labels, self.num_classes, dtype=self.compute_dtype)
         return ops.matmul(chosen, ops.cast(self.classes, self.compute_dtype))[:, None]
 
     def _vector_table(self):

@@ -82,7 +82,7 @@ class GridSampling:
 
     def sample(
         self,
-        count: int,
+        count: int | tf.Tensor,
         seed: ArrayLike,
         temperature: float = 1.0,
         prefix: ArrayLike | None = None,
@@ -188,8 +188,7 @@ class GridSampling:
         symbols = ops.cast(symbols, "int32")
         count, length = ops.shape(symbols)[0], self.length
         known = ops.broadcast_to(ops.cast(known, "bool"), (count, *self.grid))
-        if labels is not None:
-            labels = ops.broadcast_to(labels, (count,))
+        labels = self._checked_labels(labels, count)
 
         def of_each(values):
             return None if values is None else ops.repeat(values, number, axis=0)

@@ -3,6 +3,8 @@
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
+from keras_vqem.checks import integers
+
 
 def checked(images: ArrayLike, known: ArrayLike) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns images, and which of their pixels are known, booleans `[B, H, W]`.
@@ -11,7 +13,7 @@ def checked(images: ArrayLike, known: ArrayLike) -> tuple[tf.Tensor, tf.Tensor]:
         images: uint8 `[B, H, W, 3]`.
         known: Booleans `[B, H, W]`, or `[H, W]` for all images.
     """
-    images, known = tf.convert_to_tensor(images), tf.convert_to_tensor(known)
+    images, known = integers("images", images, 255), tf.convert_to_tensor(known)
     shape = images.shape[:3]
     if known.dtype != tf.bool or not any(
         known.shape.is_compatible_with(fit) for fit in (shape, shape[1:])

@@ -114,5 +114,10 @@ def test_what_does_not_fit_is_told(model):
         sample(2, seed=(0, 0), symbols=np.zeros((3, *GRID)), known=known)
     with pytest.raises(ValueError, match="`symbols` must be from 0 to 2, .* 0 to 3"):
         sample(2, seed=(0, 0), symbols=symbols + [[0], [3]], known=known)
+    with pytest.raises(ValueError, match="has no classes, but received `labels`"):
+        model.complete(symbols, known, seed=(0, 0), labels=[0, 0])
+    of_classes = lively(GRID, 3, num_classes=2)
+    with pytest.raises(ValueError, match=r"one per grid, 2 of them; .* shape \(3,\)"):
+        of_classes.complete(symbols, known, seed=(0, 0), labels=[0, 1, 0])
     with pytest.raises(ValueError, match="`num_candidates` must be a whole number"):
         model.complete(symbols, known, seed=(0, 0), num_candidates=0)

@@ -116,6 +116,11 @@ def test_a_mask_that_does_not_fit_is_told(model, known):
         model.inpaint(pictures(2), known, (0, 1))
 
 
+def test_scaled_images_are_refused(model):
+    with pytest.raises(ValueError, match="`images` must be integers from 0 to 255"):
+        model.inpaint(pictures(1) / 255.0, np.ones((16, 24), bool), (0, 1))
+
+
 def test_a_model_without_a_prior_imagines_nothing(model):
     bare = ImageVQVAE(
         model.compressor, model.bottleneck, model.decompressor, model.likelihood
