@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vqem import quiet
+from keras_vqem.command.photos import photos
 
 ROOT = pathlib.Path(__file__).parent.parent
 COMMAND = pathlib.Path(sys.executable).with_name("keras-vqem")
@@ -46,18 +47,24 @@ def test_verbose_gives_the_rest_back():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["translate", "beams", "demo", "export"])
+@pytest.mark.parametrize("command", ["translate", "beams", "demo", "export", "images"])
 def test_models_at_work_are_quiet(command, tmp_path):
     options = {
         "translate": ["A dog runs."],
         "beams": ["--num-beams", "4", "--scores", "A dog runs."],
         "demo": ["--output", tmp_path / "demo.png"],
         "export": ["multi30k_en_de_em", tmp_path],
+        "compress": [tmp_path / "photo.png"],
+        "decompress": [tmp_path / "photo.vqem", "--output", tmp_path / "again.png"],
     }
-    subcommand = "translate" if command == "beams" else command
-    done = run(COMMAND, subcommand, *options[command])
-    assert done.returncode == 0 and done.stdout
-    assert done.stderr == ""
+    subcommands = {"beams": ["translate"], "images": ["compress", "decompress"]}
+    png = tf.io.encode_png(photos()[0]).numpy()
+    (tmp_path / "photo.png").write_bytes(png)
+    for subcommand in subcommands.get(command, [command]):
+        chosen = command if command == "beams" else subcommand
+        done = run(COMMAND, subcommand, *options[chosen])
+        assert done.returncode == 0 and done.stdout
+        assert done.stderr == ""
 
 
 @pytest.mark.slow

@@ -197,8 +197,12 @@ class ImageCodec:
         count, done = tiles.count_tiles(file.height, file.width, self.tile_size), 0
         for checksum, data in file.batches:
             number = min(TILES_PER_BATCH, count - done)
-            part = coder.decode(data, number, _shifted(progress, done, number))
-            if _checksum(part) != checksum:
+            try:
+                part = coder.decode(data, number, _shifted(progress, done, number))
+                intact = _checksum(part) == checksum
+            except ValueError:  # The file has its checksum, so it is not damaged.
+                intact = False
+            if not intact:
                 raise ValueError(_other_numbers(file))
             parts.append(part)
             done += number
@@ -249,7 +253,10 @@ def _shifted(progress, done, number):
 
 def _other_numbers(file):
     if not file.prior:
-        return "The codes are damaged: they do not have the checksum of their batch."
+        return (
+            "The codes do not have the checksum of their batch, although the file has "
+            "its own: what wrote it was no `keras-vqem compress`."
+        )
     return (
         "The codes do not have the checksum of their batch, although the file is "
         "intact: the prior computes other probabilities here than where the file was "

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keras_vqem.compression.code_coders import PriorCoder
 from keras_vqem.images import shapes
 from tests.command.page_models import image_model
 
@@ -24,3 +25,18 @@ def image(height, width, seed=0):
     tiles = shapes.images(rows * columns, seed=seed, size=16)[0]
     tiles = tiles.reshape(rows, columns, 16, 16, 3).transpose(0, 2, 1, 3, 4)
     return tiles.reshape(rows * 16, columns * 16, 3)[:height, :width]
+
+
+class Elsewhere(PriorCoder):
+    """A coder on a computer that adds up floats in another order."""
+
+    def __init__(self, prior, difference):
+        super().__init__(prior)
+        rng, step = np.random.default_rng(0), self._step
+
+        def other(*arguments):
+            logits, state = step(*arguments)
+            noise = rng.choice([-difference, difference], size=logits.shape)
+            return logits + noise, state
+
+        self._step = other

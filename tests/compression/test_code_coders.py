@@ -48,6 +48,17 @@ def test_codes_come_back_at_the_bits_of_the_prior(prior, codes, monkeypatch):
     assert coder.encode(codes) == data
 
 
+def test_differences_between_computers_do_not_matter(prior, codes):
+    data = PriorCoder(prior).encode(codes)
+    found = small.Elsewhere(prior, 9e-10).decode(data, 20)
+    np.testing.assert_array_equal(found, codes)
+    # Larger ones would.
+    try:
+        assert (small.Elsewhere(prior, 1e-3).decode(data, 20) != codes).any()
+    except ValueError as error:
+        assert "damaged" in str(error)
+
+
 def test_improbable_codes_come_back_too(prior, rng):
     codes = rng.integers(32, size=(3, 4, 4, 3))
     coder = PriorCoder(prior)
