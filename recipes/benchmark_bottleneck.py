@@ -73,11 +73,11 @@ TARGETS += [
 # The parts of a step, and the types of operations in them.
 PARTS = {
     "product and bias": ["FusedMatMul"],
-    "squared norms of the codes": ["Einsum", "Square"],
+    "squared norms of the codes": ["Einsum"],
     "likeliest code": ["ArgMax", "Max"],
     "softmax": ["Softmax"],
     "random numbers": ["StatelessRandomUniformV2", "Unpack", "StridedSlice"],
-    "sums of squares, of probabilities": ["MatMul", "Sum"],
+    "cumulative sums of the draws": ["MatMul", "Sum"],
     "search in them": ["UpperBound", "LessEqual", "Cast"],
     "look-up of codes and blocks": ["GatherV2"],
     "sums and means of vectors": [

@@ -71,7 +71,8 @@ def assign(
     scale = 1.0 if uniforms is None else 2.0 / temperature
     prior_scale = temperature / 2.0 if uniforms is None else 1.0
     padding = [0, 0]
-    bias = (-0.5 * scale) * _squared_norms(codebook)
+    # A sum of squares by einsum, since squares alone would be a copy of the codebook.
+    bias = (-0.5 * scale) * ops.einsum("kd,kd->k", codebook, codebook)
     if log_weights is not None:
         bias = bias + prior_scale * log_weights
     bias = ops.where(usable, bias, NEVER)
@@ -134,7 +135,7 @@ def softmax_rows(
         prior. It returns logits and probabilities, both `[n, K]`.
     """
     scale = 2.0 / temperature
-    bias = (-0.5 * scale) * _squared_norms(codebook)
+    bias = (-0.5 * scale) * ops.einsum("kd,kd->k", codebook, codebook)
     if log_weights is not None:
         bias = bias + log_weights
     bias = ops.where(usable, bias, NEVER)
@@ -247,13 +248,6 @@ def is_sound(prior: tf.Tensor) -> tf.Tensor:
         _rows_per_chunk(prior.shape[1]),
         tf.bool,
     )
-
-
-def _squared_norms(codebook):
-    if math.prod(codebook.shape) <= LOGITS_PER_CHUNK:
-        return ops.sum(ops.square(codebook), axis=-1)
-    # This takes twice as long, but no copy of the codebook.
-    return ops.einsum("kd,kd->k", codebook, codebook)
 
 
 def _largest(logits):

@@ -119,13 +119,6 @@ def test_the_likeliest_code_is_the_first_of_equals(number, jit, rng):
     np.testing.assert_array_equal(codes, logits.argmax(-1))
 
 
-def test_a_large_codebook_has_the_same_norms(rng, monkeypatch):
-    codebook = tf.constant(rng.normal(size=(50, 7)), "float32")
-    whole = posterior._squared_norms(codebook)
-    monkeypatch.setattr(posterior, "LOGITS_PER_CHUNK", 50)
-    np.testing.assert_allclose(posterior._squared_norms(codebook), whole, rtol=1e-6)
-
-
 def largest_tensor(function, *arguments):
     """Elements of the largest tensor in a traced function, loops included."""
     largest = 0
