@@ -318,8 +318,7 @@ class _Mean(keras.metrics.Metric):
 def _add_up(parts):
     """Returns the sum of what all levels give, the same to the bit in each run.
 
-    TensorFlow would turn several additions into one of all parts, `AddN`, which begins
-    with a part whose memory happens to be free.
+    Several additions were not: TensorFlow may add parts in another order then.
     """
     return ops.sum(ops.stack(parts), axis=0)
 
