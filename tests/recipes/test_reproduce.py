@@ -101,7 +101,7 @@ NOT_OF_THE_PAPER = {
     *("num_mixtures", "num_blocks", "pixel_channels", "num_pixel_blocks"),
     *("autoencoder", "soft_labels", "languages", "weights", "tokenizer", "output"),
     *("numbers", "back_translate", "sources", "tag", "weight", "patience"),
-    *("rescorer", "shard", "model", "variants"),
+    *("rescorer", "shard", "model", "variants", "class_conditional"),
     *("grouped", "cell_size", "group_features", "group_channels", "group_blocks"),
     *(
         f"{split}_{side}"

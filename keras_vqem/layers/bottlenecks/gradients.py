@@ -59,10 +59,10 @@ class StraightThrough(Strategy):
 
         # Adding vectors and subtracting them again would be two more passes.
         @tf.custom_gradient
-        def passed(vectors):
-            return tf.identity(quantized), lambda upstream: upstream
+        def passed(vectors, quantized):
+            return tf.identity(quantized), lambda upstream: (upstream, upstream)
 
-        return passed(vectors)
+        return passed(vectors, quantized)
 
 
 @keras.saving.register_keras_serializable(package="keras_vqem")
