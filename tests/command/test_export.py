@@ -33,6 +33,7 @@ def failed(arguments, capsys):
     return said.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_versions_follow_each_other_and_what_is_printed_runs(
     preset, tmp_path, monkeypatch, capsys
 ):

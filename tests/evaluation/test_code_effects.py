@@ -117,6 +117,7 @@ def test_translations_begin_with_the_code_given(model, numbers):
     assert codes.translate(model, [], []) == []
 
 
+@pytest.mark.slow
 def test_effects_of_a_model(model, numbers):
     own = codes.encode(model, numbers.sources, numbers.targets)
     first = np.bincount([row[0] for row in own], minlength=8)

@@ -97,6 +97,7 @@ def test_options(tokenizer, name, options):
     assert model.translate(TEXTS, jit_compile=True, **options) == plain
 
 
+@pytest.mark.slow
 def test_limits_of_rows(tokenizer):
     model = made(models.LatentNMT, tokenizer)
     ids = tokenizer.encode(TEXTS).to_tensor()

@@ -254,7 +254,8 @@ def test_start_from_a_teacher(rng):
         model.warm_start(small.transformer(intermediate_dim=8))
 
 
-@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("jit", [False, True])
 def test_it_learns_to_copy_and_translates_in_order(rng, jit):
     glancing = PolynomialDecay(0.5, 200, 0.0) if jit else 0.0
     model = small.ctc_translator(glancing=glancing)

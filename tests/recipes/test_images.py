@@ -340,6 +340,7 @@ def test_a_preset_takes_its_prior_along(run, data, autoencoder, prior, tmp_path)
     assert "--run RUN" in made and str(prior) not in card
 
 
+@pytest.mark.slow
 def test_a_step_is_split_into_its_parts(run, data, autoencoder, tmp_path, capsys):
     out = tmp_path / "step.json"
     command = ["--model", autoencoder, "--batch-size", 4, "--rounds", 1]

@@ -319,7 +319,10 @@ def test_numbers_are_as_precise_as_asked_for_within_the_block(tmp_path):
 
 @pytest.mark.parametrize(
     "precision",
-    ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)],
+    [
+        pytest.param(policy, marks=pytest.mark.slow)
+        for policy in ("mixed_bfloat16", "mixed_float16")
+    ],
 )
 def test_a_run_in_half_precision_is_resumed(tmp_path, precision):
     train(tmp_path, epochs=1, precision=precision)
