@@ -43,13 +43,15 @@ def main(arguments=None):
     international_help = "add one of text divided into words by mteval-v14's rules, as "
     international_help += "Tensor2Tensor's t2t-bleu has it"
     add("--international", action="store_true", help=international_help)
+    sizes_help = "numbers of sentences per timed batch (default: 1 32)"
+    add("--latency-batches", **number, nargs="+", default=[1, 32], help=sizes_help)
     add_number(parser, "--rounds", 50, "number of timed batches per row")
     add_number(parser, "--batch-size", 64, "number of lines per batch")
     add_number(parser, "--show", 5, "number of translations to print", int)
     options = parser.parse_args(arguments)
     if options.show < 0:
         parser.error("--show must not be negative")
-    for name in ("num_beams", "num_samples", "num_iterations"):
+    for name in ("num_beams", "num_samples", "num_iterations", "latency_batches"):
         numbers = getattr(options, name)
         if len(set(numbers)) < len(numbers):
             flag = name.replace("_", "-")
@@ -77,6 +79,7 @@ def main(arguments=None):
         also,
         options.num_samples,
         options.num_iterations,
+        options.latency_batches,
     )
     for entry in entries:
         path = paths[entry["translator"]]

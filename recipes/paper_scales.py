@@ -76,7 +76,12 @@ SMOKE = Scale(
             "bypass_steps": 4,
             "predicted_share": 0.5,
         },
-        "evaluate_translation": {"lines": 50, "rounds": 5, "show": 0},
+        "evaluate_translation": {
+            "lines": 50,
+            "rounds": 5,
+            "latency_batches": 1,
+            "show": 0,
+        },
         "train_image_autoencoder": {
             **_tiny_images,
             "network": "paper",
@@ -146,7 +151,7 @@ SMALL = Scale(
             "commitment_weight": 0.25,
             "num_predictor_layers": 2,
         },
-        "evaluate_translation": {"rounds": 100, "show": 0},
+        "evaluate_translation": {"rounds": 100, "latency_batches": 1, "show": 0},
         "train_image_autoencoder": {
             **_small_images,
             "steps_per_epoch": 400,
@@ -283,6 +288,7 @@ PAPER = Scale(
         },
         "evaluate_translation": {
             "rounds": 1000,
+            "latency_batches": 1,
             "batch_size": 64,
             "show": 0,
             "international": True,

@@ -59,6 +59,7 @@ def evaluate(
     also: Sequence[str] = (),
     num_samples: Sequence[int] = (1,),
     num_iterations: Sequence[int] = (),
+    latency_batches: Sequence[int] = (1, 32),
 ) -> tuple[list[dict], dict[str, list[str]]]:
     """Measures quality, use of codes, latency and relative speed of translators.
 
@@ -73,14 +74,14 @@ def evaluate(
             before them.
         rescorer: A `Transformer` that chooses among the beams or samples of the models
             that take a rescorer, or None.
-        batch_size: Number of sentences per batch for the scores. Latencies are
-            measured for batches of 1 and of 32.
+        batch_size: Number of sentences per batch for the scores.
         rounds: Number of timed batches per row.
         also: Names of further BLEUs, as `translation_scores.score` takes them.
         num_samples: Numbers of samples to try with each model that has samples instead
             of beams.
         num_iterations: Numbers of passes to try with each `RefinementNAT`, for each
             number of beams. Without any, it takes as many as it stores.
+        latency_batches: Numbers of sentences per timed batch.
 
     Returns:
         A tuple of a list of entries, one dict per row of the table, and a dict from
@@ -114,7 +115,7 @@ def evaluate(
             if has_codes:
                 found = found or code_quality(model, corpus, batch_size)
                 entries[-1]["codes"] = found
-    for size in (1, 32):
+    for size in latency_batches:
         print(f"timing batches of {size}", file=sys.stderr, flush=True)
         times = latencies(timed, corpus.sources, size, rounds)
         for entry in entries:
