@@ -66,6 +66,14 @@ def test_verdicts(tmp_path):
     assert verdicts(tmp_path)[NEAR] == (["0.50 below at 2.00x"], NOT)
 
 
+def test_scores_are_those_of_any_table_and_times_are_not(tmp_path):
+    rows = [("hard", GREEDY, number_of(36.0)), ("em10", GREEDY, number_of(38.0))]
+    store(tmp_path, "samples", [*rows, ("teacher", GREEDY, number_of(38.0))])
+    found = verdicts(tmp_path)
+    assert found[BETTER] == (["38.00 and 36.00"], AGREE)
+    assert found[NEAR][1] == MISSING
+
+
 def test_seeds_are_averaged(tmp_path):
     for name, soft in (("translation", 37.0), ("translation_seed2", 39.0)):
         rows = [("em10", GREEDY, number_of(soft)), ("hard", GREEDY, number_of(36.0))]
