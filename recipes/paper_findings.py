@@ -277,11 +277,11 @@ CLAIMS = [
     ),
     Claim("Attention of the compressor to the source is unnecessary", attention),
     Claim(
-        "Distillation is worth 5.0 BLEU to hard EM",
+        "Distillation helps hard EM (5.0 BLEU)",
         worth_of_distillation("hard_gold", "hard"),
     ),
     Claim(
-        "Distillation is worth 4.0 BLEU to EM, m = 5",
+        "Distillation helps EM, m = 5 (4.0 BLEU)",
         worth_of_distillation("em5_gold", "em5"),
     ),
     Claim(
@@ -327,17 +327,12 @@ def write(folder):
         rows.append([claim.text, found, verdict])
     verdicts = [verdict for _, _, verdict in rows]
     counts = ", ".join(
-        f"{verdicts.count(verdict)} {words}"
-        for verdict, words in (
-            (AGREE, "agree"),
-            (NOT, "do not"),
-            (CANNOT_TELL, "cannot be told"),
-            (MISSING, "not measured"),
-        )
+        f"{verdict.strip('*')} {verdicts.count(verdict)}"
+        for verdict in (AGREE, NOT, CANNOT_TELL, MISSING)
     )
     parts = [
         "# What we found, beside what the paper says",
-        f"Of {len(rows)} claims {counts}. Numbers are BLEU on the test set and "
+        f"{len(rows)} claims: {counts}. Numbers are BLEU on the test set and "
         f"milliseconds per sentence, from the tables of `recipes/reproduce.py` beside "
         f"this page, which have commands, settings, seeds and the machine. A verdict "
         f"is one at the size of these models, which train for minutes, and no more.",
